@@ -247,12 +247,15 @@ class ApiClient:
 
         If a continue token expires (410), the list starts again. The last try requests all items in one page.
         """
-        return await self._list(path, page_decoder(item), None, options)
+        return Listing(*await self._list(path, page_decoder(item), None, options))
 
     async def list_leniently(
         self, path: str, item: type[T], **options: Unpack[ListOptions]
-    ) -> Listing[T | msgspec.Raw]:
-        """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other."""
+    ) -> tuple[Sequence[T | msgspec.Raw], str]:
+        """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other.
+
+        Returns the items, and the resourceVersion from which to watch.
+        """
         return await self._list(path, page_decoder(item), undecoded_page, options)
 
     async def _list(
@@ -261,7 +264,7 @@ class ApiClient:
         decode: Callable[[bytes], ObjectList[Any]],
         salvage: Callable[[Sequence[bytes], bytes], ObjectList[Any]] | None,
         options: ListOptions,
-    ) -> Listing[Any]:
+    ) -> tuple[Sequence[Any], str]:
         page_size, idle = options.get("page_size", PAGE_SIZE), options.get("idle", LIST_IDLE_SECONDS)
         selectors = {
             "labelSelector": options.get("label_selector", ""),

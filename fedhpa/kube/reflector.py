@@ -245,7 +245,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         generation = self._client.generation
         self._version = ""
-        listing = await self._client.list_leniently(
+        items, version = await self._client.list_leniently(
             self._path,
             self._item,
             label_selector=self._selectors["labelSelector"],
@@ -253,12 +253,12 @@ class Reflector(Generic[T]):
             page_size=self._page_size,
             idle=self._list_idle,
         )
-        records = await self._records(listing.items)
+        records = await self._records(items)
         if generation != self._client.generation:
             return  # the pages may come from two servers
         await self._replace(records)
         self.generation = generation
-        self._version = listing.resource_version
+        self._version = version
         self._lists += 1
         self._unwatched_since = self._clock()
         self._pace_of_lists.succeeded(self._unwatched_since)
