@@ -27,6 +27,7 @@ from fedhpa.kube import (
     Key,
     Reflector,
     contain,
+    contain_unlogged,
     report_failure,
     supervise,
 )
@@ -290,11 +291,10 @@ class Loop(Generic[K]):
             self._queue.done(key)
 
     async def _work_in_slot(self, key: K, slot: Slot) -> float | None:
-        found = await contain(
+        found = await contain_unlogged(  # the worker logs it with the other failures of the object
             "reconcile",
             functools.partial(self._work_in_time, key, slot),
             functools.partial(_Failed, RECONCILE_FAILED),
-            is_logged=False,  # the worker logs it with the other failures of the object
         )
         if not isinstance(found, _Failed):
             return found

@@ -351,14 +351,14 @@ class Look:
             if scales.get(key) is not self.scale:
                 return None
             self._changes = scales.records.changes
-        usage: UsageList | None = NO_USAGE
+        usage = NO_USAGE
         if max_age is not None:
             place, kept = self.usage or (None, None)
             if kept is None or place in lists.slow or kept.flight is not None or kept.error is not None:
                 return None
-            usage = kept.fetched
-            if usage is None or now - kept.at > max_age or now >= kept.expires:
+            if kept.fetched is None or now - kept.at > max_age or now >= kept.expires:
                 return None
+            usage = kept.fetched
         scales.needed_at = pods.needed_at = selected.used_at = now
         if selected.usage is not usage:
             known = msgspec.structs.replace(known, usage=self.index.usage(usage, selected))

@@ -23,6 +23,7 @@ from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
     contain,
     contain_each,
+    contain_unlogged,
     explain,
     reason_of,
     report_failure,

@@ -393,4 +393,4 @@ class Reflector(Generic[T]):
             if self._on_problem is not None:
                 self._on_problem(self._problem)
         except Exception as error:
-            report_failure("reflector-listener", error, **self._about)
+            report_failure("reflector-listener", error, on_failure=None, **self._about)

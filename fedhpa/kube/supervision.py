@@ -82,29 +82,13 @@ async def supervise(
         await asyncio.sleep(delays.next())
 
 
-async def contain(
-    task: str,
-    work: Callable[[], Awaitable[T]],
-    failed: Callable[[str], T],
-    *,
-    is_logged: bool = True,
-    **about: str,
-) -> T:
+async def contain(task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T], **about: str) -> T:
     """Returns the result of `work()`; after an exception `failed(reason)`. Raises only CancelledError.
 
     A child of a TaskGroup that is contained never cancels its siblings. An error that the product raises on
     purpose is its own reason. Any other is reported as a failure of `task`; `about` is as in `supervise`.
-    If it is not logged, because the caller does that, the reason ends with its place in the code.
     """
-    try:
-        return await work()
-    except (asyncio.CancelledError, Exception) as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-            raise
-        if is_logged or isinstance(error, FedHPAError):
-            return failed(reason_of(task, error, **about))
-        _count(task, None, "", {})
-        return failed(f"internal error: {explain(error)} ({_place(error)})")
+    return await _contain(work, failed, lambda error: reason_of(task, error, **about))
 
 
 async def contain_each(
@@ -121,6 +105,34 @@ async def contain_each(
             for name in clusters
         }
     return {name: done.result() for name, done in tasks.items()}
+
+
+async def contain_unlogged(task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T]) -> T:
+    """Does what `contain` does, but leaves the log to the caller.
+
+    The reason of an unexpected failure therefore ends with its place in the code.
+    """
+
+    def reason(error: BaseException) -> str:
+        if isinstance(error, FedHPAError):
+            return one_line(str(error), MAX_CAUSE)
+        _count(task, None, "", {})
+        return f"internal error: {explain(error)} ({_place(error)})"
+
+    return await _contain(work, failed, reason)
+
+
+async def _contain(
+    work: Callable[[], Awaitable[T]], failed: Callable[[str], T], reason: Callable[[BaseException], str]
+) -> T:
+    try:
+        return await work()
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise
+        return failed(reason(error))
+    except Exception as error:
+        return failed(reason(error))
 
 
 def reason_of(task: str, error: BaseException, **about: str) -> str:

@@ -22,6 +22,7 @@ REPORTERS = {
     "supervise",
     "contain",
     "contain_each",
+    "contain_unlogged",
     "reason_of",
     "report_failure",
     "Background",

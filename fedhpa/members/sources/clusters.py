@@ -101,7 +101,8 @@ class ClusterSource(Source):
             if watch.data is not None or last:
                 break
         try:
-            return Found(read_access(cluster, watch and watch.data, watch and watch.key))
+            data, used = (None, None) if watch is None else (watch.data, watch.key)
+            return Found(read_access(cluster, data, used))
         except InvalidObject as error:
             return Found(str(error))
 
