@@ -166,6 +166,8 @@ async def read_clusters(
         member = members[name] if name in members else None  # noqa: SIM401  # a call for each cluster costs
         try:
             reading = None
+            if name in looks and looks[name].member is not member:
+                del looks[name]  # its watches have ended
             if name in looks and member is not None and not needs.queries:
                 usage_age = max_age if needs.usage else None
                 reading = looks[name].again(member, caches.scales, caches.lists, path, key, usage_age, now)

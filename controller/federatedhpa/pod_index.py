@@ -292,7 +292,7 @@ class Look:
     `usage` is the place of the usage in the lists of the members, None if no usage is read.
     """
 
-    __slots__ = ("_changes", "_member", "_path", "_pods", "_scales", "index", "scale", "selected", "usage")
+    __slots__ = ("_changes", "_path", "_pods", "_scales", "index", "member", "scale", "selected", "usage")
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class Look:
         index: PodIndex,
         selected: PodSelection,
     ) -> None:
-        self._member, self._path, self._scales, self._pods = member, path, scales, pods
+        self.member, self._path, self._scales, self._pods = member, path, scales, pods
         self._changes = scales.records.changes
         self.scale, self.index, self.selected = scale, index, selected
         self.usage: tuple[Query, Entry[tuple[UsageRecord, ...]] | None] | None = None
@@ -313,7 +313,7 @@ class Look:
         """The reading with this usage. It is kept unless the pods may be incomplete."""
         selected, known = self.selected, self.selected.reading
         if known is None or known.workload.scale is not self.scale:
-            known = self.index.reading(self._member.name, self._path, self.scale, selected, usage)
+            known = self.index.reading(self.member.name, self._path, self.scale, selected, usage)
         elif selected.usage is not usage:
             known = msgspec.structs.replace(known, usage=self.index.usage(usage, selected))
         if selected.doubt.since is None:
@@ -339,7 +339,7 @@ class Look:
         known = selected.reading
         if known is None or known.workload.scale is not self.scale or self._path != path:
             return None
-        if self._member is not member or member.closed or not member.is_sound:
+        if self.member is not member or member.closed or not member.is_sound:
             return None
         if member.client.breaker.reason is not None:
             return None

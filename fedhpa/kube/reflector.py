@@ -125,12 +125,13 @@ class Reflector(Generic[T]):
         self.needed_at = clock()
         self._version = ""
         self.generation = -1
-        self._problem: str | None = NOT_LISTED
+        # The reason why the store may be out of date; None while list and watch work.
+        self.problem: str | None = NOT_LISTED
         # False if the whole server has the problem.
         self._is_own_problem = True
         self._problem_since = clock()
-        self._lists = 0
-        self._failures = 0
+        # Complete lists, one each time a watch could not continue, and failed lists and watches.
+        self.lists = self.failures = 0
         # `proven` while a watch keeps the store that has shown that it works; `generation` is the client's.
         self._watching = self.proven = self._doubtful = False
         self._listing_since: float | None = None
@@ -139,14 +140,9 @@ class Reflector(Generic[T]):
         self._watch_timer = asyncio.timeout(None)
 
     @property
-    def problem(self) -> str | None:
-        """The reason why the store may be out of date; None while list and watch work."""
-        return self._problem
-
-    @property
     def problem_seconds(self) -> float:
         """The seconds for which the store may have been out of date; 0 while list and watch work."""
-        return self._clock() - self._problem_since if self._problem else 0.0
+        return self._clock() - self._problem_since if self.problem else 0.0
 
     def is_up_to_date(self, unwatched: float) -> bool:
         """True if the store is current and without problem, and was watched within so many seconds.
@@ -155,7 +151,7 @@ class Reflector(Generic[T]):
         accept watches and end each at once. After a failed watch, the next one must deliver an event.
         """
         # Every object asks this of every cluster, so it is answered without a call while all is well.
-        if self._problem is not None or self.generation != self._client.generation:
+        if self.problem is not None or self.generation != self._client.generation:
             return False
         is_watched = self.proven or self._is_watched()
         return is_watched or self._clock() - self._unwatched_since <= unwatched
@@ -171,19 +167,9 @@ class Reflector(Generic[T]):
         return self._version
 
     @property
-    def lists(self) -> int:
-        """The number of complete lists: the first one, and one each time a watch could not continue."""
-        return self._lists
-
-    @property
     def current(self) -> bool:
         """True if the store was listed with the client's present configuration."""
         return self.synced.is_set() and self.generation == self._client.generation
-
-    @property
-    def failures(self) -> int:
-        """The number of failed lists and watches."""
-        return self._failures
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
         """Call `listener` for each later change, in order. Returns the function that unsubscribes it.
@@ -228,7 +214,7 @@ class Reflector(Generic[T]):
             except Exception as error:
                 self._version = ""
                 report_failure("reflector", error, on_failure=self._failed, **self._about)
-            if self._clock() - started >= SHORT_WATCH_SECONDS and self._problem is None:
+            if self._clock() - started >= SHORT_WATCH_SECONDS and self.problem is None:
                 self._backoff.reset()
                 continue
             await asyncio.sleep(self._backoff.next())
@@ -259,7 +245,7 @@ class Reflector(Generic[T]):
         await self._replace(records)
         self.generation = generation
         self._version = version
-        self._lists += 1
+        self.lists += 1
         self._unwatched_since = self._clock()
         self._pace_of_lists.succeeded(self._unwatched_since)
         self._doubtful = False
@@ -364,33 +350,33 @@ class Reflector(Generic[T]):
 
     def _succeeded(self) -> None:
         self._client.outage.answered(self._clock())
-        if self._problem is not None:
+        if self.problem is not None:
             write = self._log.info if self._is_own_problem else self._log.debug
             write("list and watch work", objects=len(self.records.view))
-            self._problem, self._is_own_problem = None, True
+            self.problem, self._is_own_problem = None, True
             self._tell()
 
     def _failed(self, problem: str, *, is_own: bool = True) -> None:
         """Record a failure. One of the whole server (`is_own` is false) has a line of its own already."""
-        if self._problem is None:
+        if self.problem is None:
             self._problem_since = self._clock()
         if not is_own:
             self._log.debug("list or watch failed with the API server", error=problem)
-        elif self._problem is None or self._problem == NOT_LISTED:
+        elif self.problem is None or self.problem == NOT_LISTED:
             self._log.info("list or watch failed", error=problem)
-        elif self._problem != problem:
+        elif self.problem != problem:
             # Many faults begin with a broken connection; the next failure names the cause.
             self._log.info("list or watch fails for another reason", error=problem)
         else:
             self._log.debug("list or watch failed again", error=problem)
-        self._failures += 1
+        self.failures += 1
         self._doubtful = True
-        self._problem, self._is_own_problem = problem, is_own
+        self.problem, self._is_own_problem = problem, is_own
         self._tell()
 
     def _tell(self) -> None:
         try:
             if self._on_problem is not None:
-                self._on_problem(self._problem)
+                self._on_problem(self.problem)
         except Exception as error:
             report_failure("reflector-listener", error, on_failure=None, **self._about)

@@ -248,7 +248,8 @@ class MemberClient(ApiClient):
         self._refusal = refusal
         self._suspect = suspect
         self._clock = clock
-        self._answered_at = float("-inf")
+        # The time of the member's last answer; -inf if it never answered.
+        self.answered_at = float("-inf")
         # If not empty, nothing else of the member may be read.
         self.namespaces: tuple[str, ...] = ()
 
@@ -256,11 +257,6 @@ class MemberClient(ApiClient):
     def deadline(self) -> float:
         """The default deadline of a call, in seconds."""
         return self._deadline
-
-    @property
-    def answered_at(self) -> float:
-        """The time of the member's last answer, by the given clock; -inf if it never answered."""
-        return self._answered_at
 
     def unavailable(self) -> str | None:
         """Returns why calls to the member are refused now; None if they are not."""
@@ -270,7 +266,7 @@ class MemberClient(ApiClient):
         """Switch to another configuration and close the breakers."""
         self._groups.clear()
         self.breaker.success()
-        self._answered_at = float("-inf")
+        self.answered_at = float("-inf")
         await super().use(config)
 
     @asynccontextmanager
@@ -304,7 +300,7 @@ class MemberClient(ApiClient):
                 self._answered(group, call)
                 raise
             self._suspect()
-            if error.reason == TIMEOUT and self._answered_at >= began:
+            if error.reason == TIMEOUT and self.answered_at >= began:
                 group.timed_out(call, reason, began, repeated=repeated)
             elif error.status != UNAUTHORIZED:
                 self.breaker.failure(reason, at_once=error.reason == TIMEOUT)
@@ -322,7 +318,7 @@ class MemberClient(ApiClient):
     def probed(self, reason: str | None) -> None:
         """Report the outcome of a probe: None for ready, otherwise the reason."""
         if reason is None:
-            self._answered_at = self._clock()
+            self.answered_at = self._clock()
             self.breaker.success()
         else:
             self.breaker.failure(reason)
@@ -344,7 +340,7 @@ class MemberClient(ApiClient):
         error.args = (redacted(str(error), await self.config.credentials.authorization() or ""),)
 
     def _answered(self, group: GroupBreaker, call: Call) -> None:
-        self._answered_at = self._clock()
+        self.answered_at = self._clock()
         group.answered(call)
         if self.breaker.reason is None:  # only a probe closes it
             self.breaker.success()

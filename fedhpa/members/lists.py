@@ -118,17 +118,13 @@ class SharedLists:
         # The lists that are read ahead: their callers must say when they come again.
         self.slow: dict[Query, tuple[SlowList, asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._fetches = 0
+        # The requests that were sent to members.
+        self.fetches = 0
         self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._retry_slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._large_slots = asyncio.Semaphore(MAX_CONCURRENT_LARGE)
         self._huge_slot = asyncio.Semaphore(1)
         self._decoding = asyncio.Lock()
-
-    @property
-    def fetches(self) -> int:
-        """The number of requests that were sent to members."""
-        return self._fetches
 
     def age(self, answer: Fetched[Any]) -> float:
         """Returns the seconds since the request for an answer was sent."""
@@ -325,7 +321,7 @@ class SharedLists:
         """Returns the decoded answer; None if it is larger than the limit."""
         member, _, path, params, decode = key
         began, known = self._clock(), last.tag if last is not None else b""
-        self._fetches += 1
+        self.fetches += 1
         request = partial(member.client.request, "GET", path, is_list=True, repeated=repeated, limit=limit)
         try:
             response = await request(params=dict(params), deadline=deadline, known=known)

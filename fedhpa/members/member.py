@@ -111,7 +111,8 @@ class Member:
         # Two objects of one source register the cluster.
         self.stands_back_in_error = False
         self._note(cluster)
-        self._access: Access | None = None
+        # The access to the member; None while it is unknown.
+        self.access: Access | None = None
         self._token = MemberToken("", reread, clock)
         self._problem: str | None = "its credentials were not read yet"
         self._pending = True
@@ -162,11 +163,6 @@ class Member:
         )
 
     @property
-    def access(self) -> Access | None:
-        """The access to the member; None while it is unknown."""
-        return self._access
-
-    @property
     def ready(self) -> bool:
         """True if the member is ready, as in `state`, at less cost."""
         rare = self._foreign is not None or self._problem is not None or self.same_as
@@ -206,7 +202,7 @@ class Member:
         self._pending = pending
         if isinstance(access, str):
             await self._lose_access(access)
-        elif access != self._access:
+        elif access != self.access:
             await self._use(access)
         self._refresh()
 
@@ -245,7 +241,7 @@ class Member:
         retry = Backoff(PROBE_GAP_SECONDS * 2, min(self._probe_period, RETRY_SECONDS))
         while True:
             self._wake.clear()
-            if self._access is not None:
+            if self.access is not None:
                 await self._probe()
             well = not self.client.breaker.failures
             if well:
@@ -254,14 +250,14 @@ class Member:
 
     async def _lose_access(self, problem: str) -> None:
         self._problem = problem
-        if self._access is not None:
-            self._access = None
+        if self.access is not None:
+            self.access = None
             await self.client.use(ApiConfig(server=NOWHERE, name=self.name))
 
     async def _use(self, access: Access) -> None:
-        if self._access is not None and self._access == dataclasses.replace(access, token=self._access.token):
+        if self.access is not None and self.access == dataclasses.replace(access, token=self.access.token):
             self._token.replace(access.token)
-            self._access = access
+            self.access = access
             self._log.info("member token changed")
             self._wake.set()
             return
@@ -271,9 +267,9 @@ class Member:
         except InvalidObject as error:
             await self._lose_access(str(error))
             return
-        changed = self._access is not None
+        changed = self.access is not None
         self._token = token
-        self._access, self._problem, self._probed = access, None, False
+        self.access, self._problem, self._probed = access, None, False
         self._identity.asked = False
         self.short_uid = ""
         await self.client.use(config)
