@@ -36,13 +36,17 @@ class Named(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
+def named(**fields: object) -> Any:
+    return Named(**fields)
+
+
 class Quiet:
     """A cluster that was read at 0 s, and everything that its reading was made of."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.client = SimpleNamespace(generation=1, breaker=SimpleNamespace(reason=None))
-        self.member: Any = Named(name="m1", closed=False, is_sound=True, client=self.client)
+        self.member: Any = named(name="m1", closed=False, is_sound=True, client=self.client)
         self.store = {KEY: SCALE}
         self.scales, self.pods = self.reflector(self.store), self.reflector({})
         self.written = ScaleCache(clock=lambda: self.now)
@@ -51,7 +55,8 @@ class Quiet:
         selected = self.index.selected("app=web", parse_selector("app=web"))
         self.look = Look(self.member, PATH, self.scales, self.pods, SCALE, self.index, selected)
         self.entry: Entry[tuple[UsageRecord, ...]] = Entry(fetched=usage(100), at=0.0, expires=float("inf"))
-        self.place: Any = ("the list of usage",)
+        place: Any = ("the list of usage",)
+        self.place = place
         self.look.usage = self.place, self.entry
         self.first = self.look.reading(usage(100))
         self.look.selected.usage = self.entry.fetched
@@ -82,7 +87,7 @@ class Quiet:
 
 
 CHANGES: dict[str, Callable[[Quiet], object]] = {
-    "another cluster of the name": lambda one: setattr(one, "member", Named(**vars(one.member))),
+    "another cluster of the name": lambda one: setattr(one, "member", named(**vars(one.member))),
     "unregistered": lambda one: setattr(one.member, "closed", True),
     "not ready": lambda one: setattr(one.member, "is_sound", False),
     "its breaker is open": lambda one: setattr(one.client.breaker, "reason", "no answer within 3 s"),
