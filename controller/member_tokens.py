@@ -239,7 +239,6 @@ class TokenRenewer:
             "POST",
             resource_path("v1", "serviceaccounts", namespace, name, "token"),
             body=msgspec.json.encode(tokens.token_request(seconds)),
-            content_type="application/json",
             limit=MAX_ANSWER,
         )
         now = self._clock.wall()

@@ -57,7 +57,7 @@ class _Flight(Generic[V]):
 
 
 @dataclass(eq=False)
-class _Entry(Generic[V]):
+class Entry(Generic[V]):
     """The last outcome of a key, and the fetch under way, if any.
 
     After a failure `fetched` is still the value before it.
@@ -104,11 +104,11 @@ class Cache(Generic[K, V]):
         self._expendable = expendable
         self._failure_seconds = failure_seconds
         self._keep_seconds = keep_seconds
-        self._entries: dict[K, _Entry[V]] = {}
+        self._entries: dict[K, Entry[V]] = {}
         # The keys that may be dropped, oldest first: the expendable ones, and the others.
         self._droppable: tuple[OrderedDict[K, None], OrderedDict[K, None]] = (OrderedDict(), OrderedDict())
-        self._weight = 0
-        self._in_flight = 0
+        # The weight of all entries, and the number of fetches under way.
+        self.weight = self.in_flight = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -116,20 +116,14 @@ class Cache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._entries
 
-    @property
-    def weight(self) -> int:
-        """The weight of all entries."""
-        return self._weight
-
-    @property
-    def in_flight(self) -> int:
-        """The number of fetches under way."""
-        return self._in_flight
-
     def is_fetching(self, key: K) -> bool:
         """True while the key is being fetched."""
         entry = self._entries.get(key)
         return entry is not None and entry.flight is not None
+
+    def entry(self, key: K) -> Entry[V] | None:
+        """Returns the last outcome of a key, which later ones replace in place until the key is dropped."""
+        return self._entries.get(key)
 
     def peek(self, key: K, *, max_age: float = math.inf) -> Fetched[V] | None:
         """Returns what `get` would return at once; None if `get` would fetch, wait or raise."""
@@ -219,7 +213,7 @@ class Cache(Generic[K, V]):
         self._entries.clear()
         for keys in self._droppable:
             keys.clear()
-        self._weight = 0
+        self.weight = 0
 
     def close(self) -> None:
         """Cancel the fetches under way, also for those who wait for them, and forget everything."""
@@ -238,18 +232,18 @@ class Cache(Generic[K, V]):
         if admit is not None:
             admit()
         if entry is None:
-            entry = self._entries[key] = _Entry()
+            entry = self._entries[key] = Entry()
         flight = entry.flight = _Flight(detached=group is not None)
         # Without a group the task is the callers' own: the last of them waits until it has ended.
         create = group.create_task if group is not None else asyncio.create_task
         flight.task = create(_run(flight, fetch))
         flight.task.add_done_callback(partial(self._landed, key, flight))
-        self._in_flight += 1
+        self.in_flight += 1
         self._queue(key).pop(key, None)
         return flight
 
     def _landed(self, key: K, flight: _Flight[V], _: asyncio.Task[None]) -> None:
-        self._in_flight -= 1
+        self.in_flight -= 1
         self._settle(key, flight)
 
     def _settle(self, key: K, flight: _Flight[V]) -> None:
@@ -270,7 +264,7 @@ class Cache(Generic[K, V]):
             self._drop(key)
             return
         weight = self._key_weight(key) + (entry.fetched.weight if entry.fetched is not None else 0)
-        self._weight += weight - entry.weight
+        self.weight += weight - entry.weight
         entry.weight = weight
         self._trim()
 
@@ -280,11 +274,11 @@ class Cache(Generic[K, V]):
             while keys and self._entries[key := next(iter(keys))].at < oldest:
                 self._drop(key)
         for keys in self._droppable:
-            while keys and (len(self._entries) > self._max_entries or self._weight > self._max_weight):
+            while keys and (len(self._entries) > self._max_entries or self.weight > self._max_weight):
                 self._drop(next(iter(keys)))
 
     def _drop(self, key: K) -> None:
-        self._weight -= self._entries.pop(key).weight
+        self.weight -= self._entries.pop(key).weight
         del self._queue(key)[key]
 
     def _queue(self, key: K) -> OrderedDict[K, None]:

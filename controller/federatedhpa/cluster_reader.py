@@ -9,10 +9,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
-
-import msgspec
 
 from controller.distributed.hpa_reader import FORBIDDEN, forbidden_in_member
 from controller.federatedhpa.capacity import NodeCapacity
@@ -23,12 +20,18 @@ from controller.federatedhpa.metric_reader import (
     metric_queries,
     read_metrics,
 )
-from controller.federatedhpa.pod_index import PodIndex, PodSelection, numbers_of, pod_index
+from controller.federatedhpa.pod_index import (
+    NO_USAGE,
+    Look,
+    PodIndex,
+    UsageList,
+    numbers_of,
+    pod_index,
+)
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
-from fedhpa.cache import Fetched
-from fedhpa.decision import Answers, ClusterSnapshot, Failure, WorkloadReading
+from fedhpa.decision import ClusterSnapshot, Failure, WorkloadReading
 from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
@@ -135,23 +138,31 @@ class MetricNeeds:
         return cls(len(others) < len(metrics), queries, max_age, again)
 
 
-UsageList = Fetched[tuple[UsageRecord, ...]]
-_NO_USAGE: UsageList = Fetched((), 0.0)
-
-
 async def read_clusters(
     caches: MemberCaches,
     members: Mapping[str, Member],
     workload: Workload,
     names: tuple[str, ...],
     needs: MetricNeeds,
+    looks: dict[str, Look] | None = None,
 ) -> dict[str, ClusterSnapshot]:
-    """Read all named clusters at once. An error of one cluster becomes the reason in its reading."""
+    """Read all named clusters at once. An error of one cluster becomes the reason in its reading.
+
+    `looks` are what the last readings were made of.
+    """
     found: dict[str, ClusterSnapshot | None] = {}
-    now = caches.clock()
+    now, looks = caches.clock(), {} if looks is None else looks
+    path, key, max_age = workload.path, (workload.namespace, workload.name), needs.max_age
     for name in names:
+        member = members[name] if name in members else None  # noqa: SIM401  # a call for each cluster costs
         try:
-            found[name] = _read_cached(caches, members.get(name), name, workload, needs, now)
+            reading = None
+            if name in looks and looks[name].member is not member:
+                del looks[name]  # its watches have ended
+            if name in looks and member is not None and not needs.queries:
+                usage_age = max_age if needs.usage else None
+                reading = looks[name].again(member, caches.scales, caches.lists, path, key, usage_age, now)
+            found[name] = reading or _read_cached(caches, member, name, workload, needs, now, looks)
         except Exception as error:
             found[name] = _unread(name, reason_of(TASK, error, **workload.about(name)))
     missing = [name for name, reading in found.items() if reading is None]
@@ -169,6 +180,9 @@ async def read_clusters(
                 for name in missing
             }
         found.update((name, task.result()) for name, task in tasks.items())
+    if len(looks) > len(names):
+        for name in looks.keys() - set(names):
+            del looks[name]
     return {name: reading for name, reading in found.items() if reading is not None}
 
 
@@ -186,7 +200,13 @@ def _unread(name: str, reason: str) -> ClusterSnapshot:
 
 
 def _read_cached(
-    caches: MemberCaches, member: Member | None, name: str, workload: Workload, needs: MetricNeeds, now: float
+    caches: MemberCaches,
+    member: Member | None,
+    name: str,
+    workload: Workload,
+    needs: MetricNeeds,
+    now: float,
+    looks: dict[str, Look],
 ) -> ClusterSnapshot | None:
     """A cluster's reading from the caches alone; None if it needs a request. Most reconciles need none."""
     if member is None:
@@ -196,7 +216,7 @@ def _read_cached(
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
     if needs.queries or not workload.is_builtin or member.closed:
         return None
-    usage: UsageList | None = _NO_USAGE
+    usage: UsageList | None = NO_USAGE
     if needs.usage:
         decode = caches.usage_decoder(name)
         path = workload.usage_path
@@ -206,32 +226,27 @@ def _read_cached(
     watched = _watched(caches, member, name, workload, now)
     if watched is None or isinstance(watched, ClusterSnapshot):
         return watched
-    scale, index, selected = watched
-    known = selected.reading
-    if known is None or known.workload.scale is not scale:
-        known = _reading(name, workload.path, scale, index, selected, usage)
-    elif selected.usage is not usage:
-        known = msgspec.structs.replace(known, usage=index.usage(usage, selected))
-    if selected.doubt.since is None:
-        selected.reading, selected.usage = known, usage
-    return known
-
-
-# A scale, the index of the pods of its namespace, and the pods that the scale selects.
-_Watched = tuple[Scale, PodIndex, PodSelection]
+    reading = watched.reading(usage)
+    if watched.selected.reading is not None:
+        if needs.usage:
+            watched.usage = caches.lists.held(member, workload.usage_path, caches.usage_decoder(name))
+        looks[name] = watched
+    return reading
 
 
 def _watched(
     caches: MemberCaches, member: Member, name: str, workload: Workload, now: float
-) -> _Watched | ClusterSnapshot | None:
+) -> Look | ClusterSnapshot | None:
     """A built-in workload as an available member's watches have it, or its reading; None asks to read it."""
-    namespace = workload.namespace
+    namespace, plural = workload.namespace, workload.resource.plural
+    scales = caches.scales.of_available(member, plural, namespace, now)
+    pods = caches.pods.of_available(member, namespace, now)
     try:
-        scale = caches.scales.of_available(member, workload.resource.plural, (namespace, workload.name), now)
+        key = namespace, workload.name
+        scale = None if scales is None else caches.scales.stored(scales, member, plural, key)
     except ApiError as error:
         return _without_scale(name, workload, error)
-    pods = caches.pods.of_available(member, namespace, now)
-    if scale is None or pods is None:
+    if scales is None or scale is None or pods is None:
         return None
     known = pods.derived
     index = known if isinstance(known, PodIndex) else pod_index(pods, namespace, caches.clock)
@@ -241,7 +256,7 @@ def _watched(
         if isinstance(selector, ClusterSnapshot):
             return selector
         selected = index.selected(scale.status.selector, selector)
-    return scale, index, selected
+    return Look(member, workload.path, scales, pods, scale, index, selected)
 
 
 async def _read(
@@ -256,9 +271,8 @@ async def _read(
         if isinstance(watched, ClusterSnapshot):
             return watched
         if watched is not None:
-            return _reading(
-                name, workload.path, *watched, await contain("read-usage", read_usage, Failure, **about)
-            )
+            usage = await contain("read-usage", read_usage, Failure, **about)
+            return watched.index.reading(name, workload.path, watched.scale, watched.selected, usage)
     try:
         path, scale = await _scale(caches, member, workload)
     except InvalidObject as error:  # without the kind, the cluster has no such workload
@@ -291,7 +305,7 @@ async def _read(
             needs.again,
         )
         metrics = await read_metrics(source, needs.queries)
-    return _reading(name, path, scale, index, selected, reading_usage.result(), metrics)
+    return index.reading(name, path, scale, selected, reading_usage.result(), metrics)
 
 
 async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tuple[str, Scale]:
@@ -332,28 +346,6 @@ def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterSnapshot:
     return ClusterSnapshot(name=name, scale=numbers_of(scale), selector_error=unusable, workload=workload)
 
 
-def _reading(
-    name: str,
-    path: str,
-    scale: Scale,
-    index: PodIndex,
-    selected: PodSelection,
-    usage: UsageList | Failure,
-    metrics: Answers = MappingProxyType({}),
-) -> ClusterSnapshot:
-    index.compare(selected, scale.status.replicas)
-    numbers, found = selected.scaled_by(path, scale)
-    return ClusterSnapshot(
-        name=name,
-        scale=numbers,
-        pods=selected.pods,
-        # The list is of the whole namespace. Without this filter every decision would pay for all its pods.
-        usage=usage if isinstance(usage, Failure) else index.usage(usage, selected),
-        metrics=metrics,
-        workload=found,
-    )
-
-
 async def _pods(caches: MemberCaches, member: Member, namespace: str) -> PodIndex | Failure:
     try:
         reflector = await caches.pods.reflector(member, namespace, wait=FIRST_LIST_SECONDS)
@@ -366,7 +358,7 @@ async def _usage(
     caches: MemberCaches, member: Member, namespace: str, needs: MetricNeeds
 ) -> UsageList | Failure:
     if not needs.usage:
-        return _NO_USAGE
+        return NO_USAGE
     decode = caches.usage_decoder(member.name)
     try:
         path = pod_metrics_path(namespace)

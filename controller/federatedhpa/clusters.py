@@ -251,7 +251,7 @@ async def cluster_snapshots(
     `hpa_fields`.
     """
     assignment, at = hpa.spec.assignment, asyncio.get_running_loop().time()
-    registered = {name: members.get(name) for name in readings}
+    registered = {name: members[name] if name in members else None for name in readings}  # noqa: SIM401
     aheads = [
         0.0 if member is None else member.client.server_clock.ahead(now, at) for member in registered.values()
     ]
@@ -293,6 +293,7 @@ async def cluster_snapshots(
     )
     known = [(field, of) for field, of in (*rare, *hpas.items()) if of]
     kept, before, doubted = dict[str, Completed](), memory.completed, memory.implausible_since
+    uids = memory.uids  # a call for each cluster costs, so no `get` below
     for name, reading in sorted(readings.items()):
         scale, member = reading.workload.scale, registered[name]
         # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
@@ -305,11 +306,11 @@ async def cluster_snapshots(
             "cluster": None if member is None else member.known,
             "implausible_for": memory.implausible_for(name, now) if name in doubted else 0.0,
             "clock_ahead": ahead[name],
-            "uid": memory.uids.get(name, ""),
+            "uid": uids[name] if name in uids else "",  # noqa: SIM401
         }
         if known:
             fields |= {field: of[name] for field, of in known if name in of}
-        one = before.get(name)
+        one = before[name] if name in before else None  # noqa: SIM401
         if one is None or one[0] is not reading or one[1] != fields:
             one = reading, fields, msgspec.structs.replace(reading, **fields)
         kept[name] = one

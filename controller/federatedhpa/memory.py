@@ -18,6 +18,7 @@ import structlog
 
 from controller.apply.plan import MemberScales, sizes_of
 from controller.failure_log import ObjectHealth
+from controller.federatedhpa.pod_index import Look
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from controller.hub_check import Contest
 from controller.placement.placed import Placed
@@ -84,6 +85,7 @@ class ObjectMemory:
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
     `spec` is the generation whose spec was read last, and that spec.
+    `looks` are what the readings of the clusters were made of last.
     `uids` are the short UIDs of the clusters when the reconcile began, "" for unknown. A UID that is read
     meanwhile must not get the memory of the cluster before. `placed` is what is known of its placement.
     `leaving_since` is since when member HPAs are to be removed. `clock_offset` is the difference of the wall
@@ -129,6 +131,7 @@ class ObjectMemory:
     placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
     uids: dict[str, str] = field(default_factory=dict)
+    looks: dict[str, Look] = field(default_factory=dict)
     health: ObjectHealth = field(default_factory=lambda: ObjectHealth(("", "")))
     contest: Contest = field(default_factory=Contest)
     leaving_since: float | None = None

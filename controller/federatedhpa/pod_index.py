@@ -16,9 +16,10 @@ import msgspec
 
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
-from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterScale, ClusterSnapshot, WorkloadReading
+from fedhpa.cache import Entry, Fetched
+from fedhpa.decision import Answers, ClusterScale, ClusterSnapshot, Failure, WorkloadReading
 from fedhpa.kube import Change, Key, Reflector
+from fedhpa.members import Member, Query, ScaleCache, SharedLists
 from fedhpa.scaling import IGNORED, PodRecord, UsageRecord
 
 # A selector without use for this long has no autoscaler any more: the longest sync period is 300 s.
@@ -32,6 +33,8 @@ LIST_AGAIN_SECONDS: Final = 60.0
 SAME_AGAIN_SECONDS: Final = 300.0
 
 Labels = Mapping[str, str]
+UsageList = Fetched[tuple[UsageRecord, ...]]
+NO_USAGE: Final[UsageList] = Fetched((), 0.0)
 
 
 @dataclass(eq=False)
@@ -71,7 +74,7 @@ class PodSelection:
         self._workload: tuple[ClusterScale, WorkloadReading] | None = None
         # The last reading of them, with its list of usage; None after a change.
         self.reading: ClusterSnapshot | None = None
-        self.usage: Fetched[tuple[UsageRecord, ...]] | None = None
+        self.usage: UsageList | None = None
 
     @property
     def pods(self) -> tuple[PodRecord, ...]:
@@ -128,7 +131,7 @@ class PodIndex:
         self._clock = clock
         self._selections: dict[str, PodSelection] = {}
         self._label_sets: dict[int, _LabelSet] = {}
-        self._fetched: Fetched[tuple[UsageRecord, ...]] | None = None
+        self._fetched: UsageList | None = None
         self._usage: dict[str, UsageRecord] = {}
         self._unmatched: set[str] = set()
         for pod in pods.values():
@@ -170,9 +173,7 @@ class PodIndex:
             self._listed_at, doubt.checked = now, found
             self._list_anew()
 
-    def usage(
-        self, fetched: Fetched[tuple[UsageRecord, ...]], selection: PodSelection
-    ) -> tuple[UsageRecord, ...]:
+    def usage(self, fetched: UsageList, selection: PodSelection) -> tuple[UsageRecord, ...]:
         """The usage of the selected pods, and of unlisted pods that the selector would select."""
         if self._fetched is not fetched:
             self._index_usage(fetched)
@@ -185,6 +186,28 @@ class PodIndex:
                 if name not in names and labels is not None and selection.selector.matches(labels):
                     own.append(records[name])
         return tuple(own)
+
+    def reading(
+        self,
+        cluster: str,
+        path: str,
+        scale: Scale,
+        selection: PodSelection,
+        usage: UsageList | Failure,
+        metrics: Answers | None = None,
+    ) -> ClusterSnapshot:
+        """The reading of the workload at `path` that has this scale and selects these pods."""
+        self.compare(selection, scale.status.replicas)
+        numbers, found = selection.scaled_by(path, scale)
+        return ClusterSnapshot(
+            name=cluster,
+            scale=numbers,
+            pods=selection.pods,
+            # The list is of the whole namespace. Each decision would otherwise pay for all its pods.
+            usage=usage if isinstance(usage, Failure) else self.usage(usage, selection),
+            metrics=metrics or {},
+            workload=found,
+        )
 
     def change(self, change: Change[PodRecord]) -> None:
         """Apply a change of the watched pods."""
@@ -212,6 +235,7 @@ class PodIndex:
         now = self._clock()
         for other, unused in [(t, s) for t, s in self._selections.items() if now - s.used_at > KEEP_SECONDS]:
             del self._selections[other]
+            unused.invalidate()  # a look that still has it must not use it
             for known in self._label_sets.values():
                 known.matching = [one for one in known.matching if one is not unused]
         sets = [known for known in self._label_sets.values() if selector.matches(known.labels)]
@@ -245,7 +269,7 @@ class PodIndex:
             for selection in known.matching:
                 selection.sets.remove(known)
 
-    def _index_usage(self, fetched: Fetched[tuple[UsageRecord, ...]]) -> None:
+    def _index_usage(self, fetched: UsageList) -> None:
         places = ("", self._namespace)
         self._fetched = fetched
         self._usage = {one.name: one for one in fetched.value if one.namespace in places}
@@ -257,6 +281,86 @@ class PodIndex:
         labelled = [one for one in records.values() if one.labels is not None]
         found = [(one, pods.get((namespace, one.name))) for one in labelled]
         return {one.name for one, pod in found if pod is None or one.labels != pod.labels}
+
+
+class Look:
+    """The parts of the last reading of a workload in one cluster, without the usage of its pods.
+
+    `usage` is the place of the usage in the lists of the members, None if no usage is read.
+    """
+
+    __slots__ = ("_changes", "_path", "_pods", "_scales", "index", "member", "scale", "selected", "usage")
+
+    def __init__(
+        self,
+        member: Member,
+        path: str,
+        scales: Reflector[Scale],
+        pods: Reflector[PodRecord],
+        scale: Scale,
+        index: PodIndex,
+        selected: PodSelection,
+    ) -> None:
+        self.member, self._path, self._scales, self._pods = member, path, scales, pods
+        self._changes = scales.records.changes
+        self.scale, self.index, self.selected = scale, index, selected
+        self.usage: tuple[Query, Entry[tuple[UsageRecord, ...]] | None] | None = None
+
+    def reading(self, usage: UsageList) -> ClusterSnapshot:
+        """The reading with this usage. It is kept unless the pods may be incomplete."""
+        selected, known = self.selected, self.selected.reading
+        if known is None or known.workload.scale is not self.scale:
+            known = self.index.reading(self.member.name, self._path, self.scale, selected, usage)
+        elif selected.usage is not usage:
+            known = msgspec.structs.replace(known, usage=self.index.usage(usage, selected))
+        if selected.doubt.since is None:
+            selected.reading, selected.usage = known, usage
+        return known
+
+    def again(
+        self,
+        member: Member,
+        written: ScaleCache,
+        lists: SharedLists,
+        path: str,
+        key: Key,
+        max_age: float | None,
+        now: float,
+    ) -> ClusterSnapshot | None:
+        """The reading if nothing but the usage has changed since the last one; None if more may have.
+
+        `max_age` is that of the usage, None without any. Every object asks this of every cluster in every
+        period, so all is compared in place.
+        """
+        scales, pods, selected, generation = self._scales, self._pods, self.selected, member.client.generation
+        known = selected.reading
+        if known is None or known.workload.scale is not self.scale or self._path != path:
+            return None
+        if self.member is not member or member.closed or not member.is_sound:
+            return None
+        if member.client.breaker.reason is not None:
+            return None
+        if not (scales.proven and pods.proven and scales.generation == generation == pods.generation):
+            return None
+        if (written.pending or written.forgotten) and written.awaits(member, path):
+            return None
+        if scales.records.changes != self._changes:
+            if scales.get(key) is not self.scale:
+                return None
+            self._changes = scales.records.changes
+        usage = NO_USAGE
+        if max_age is not None:
+            place, kept = self.usage or (None, None)
+            if kept is None or place in lists.slow or kept.flight is not None or kept.error is not None:
+                return None
+            if kept.fetched is None or now - kept.at > max_age or now >= kept.expires:
+                return None
+            usage = kept.fetched
+        scales.needed_at = pods.needed_at = selected.used_at = now
+        if selected.usage is not usage:
+            known = msgspec.structs.replace(known, usage=self.index.usage(usage, selected))
+            selected.reading, selected.usage = known, usage
+        return known
 
 
 def pod_index(reflector: Reflector[PodRecord], namespace: str, clock: Callable[[], float]) -> PodIndex:

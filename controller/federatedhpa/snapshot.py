@@ -30,6 +30,7 @@ from controller.federatedhpa.clusters import (
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.karmada import NO_BINDINGS, Karmada, NoBinding, TargetUnreadable
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.pod_index import Look
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
@@ -186,7 +187,7 @@ class SnapshotBuilder:
         period = self.period(raw)
         again = Again(period, MAX_USAGE_AGE_SECONDS)
         needs = MetricNeeds.of(hpa.spec.metrics_read, max_usage_age(period, late), again)
-        readings, of_hub = await self._read(workload, candidates, needs)
+        readings, of_hub = await self._read(workload, candidates, needs, memory.looks)
         memory.set_target(workload.path)
         memory.note_workloads(readings, now)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
@@ -299,12 +300,14 @@ class SnapshotBuilder:
         )
 
     async def _read(
-        self, workload: Workload, candidates: Candidates, needs: MetricNeeds
+        self, workload: Workload, candidates: Candidates, needs: MetricNeeds, looks: dict[str, Look]
     ) -> tuple[dict[str, ClusterSnapshot], Answers]:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
-        readings = await read_clusters(self._caches, self.members, workload, candidates.names, of_members)
+        readings = await read_clusters(
+            self._caches, self.members, workload, candidates.names, of_members, looks
+        )
         if not through_hub:
             return readings, {}
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)

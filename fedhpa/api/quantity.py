@@ -142,11 +142,13 @@ def parse_milli(value: RawQuantity) -> int:
             digits = value[:-1]
             if digits.isdigit():
                 factor, divisor = _FAST[last]
-                return min(-(-int(digits) * factor // divisor), MAX_INT64)
+                milli = -(-int(digits) * factor // divisor)
+                return milli if milli < MAX_INT64 else MAX_INT64
         elif last == "i":
             digits = value[:-2]
             if digits.isdigit() and value[-2] in _FAST_BINARY:
-                return min(int(digits) * _FAST_BINARY[value[-2]], MAX_INT64)
+                milli = int(digits) * _FAST_BINARY[value[-2]]
+                return milli if milli < MAX_INT64 else MAX_INT64
         elif value.isdigit() and len(value) < _MAX_LENGTH:
             return min(int(value) * 1000, MAX_INT64)
     return Quantity.parse(value).milli
@@ -157,9 +159,9 @@ def format_milli(milli: int, *, binary: bool = False) -> str:
 
     Numbers without a suffix above "m" take a fast path: a decision formats one for each cluster.
     """
-    units, fraction = divmod(milli, 1000)
     if 0 < milli <= MAX_INT64:
-        if fraction:
+        units = milli // 1000
+        if milli % 1000:
             return f"{milli}m"
         if units % 1000 and (units < 1024 or not binary):
             return str(units)

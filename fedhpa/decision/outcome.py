@@ -270,7 +270,7 @@ def memory_of(decision: Decision, context: Context, *, have_scale: bool = True) 
         name = cluster.name
         if not cluster.selected and fleet.is_empty(cluster) and name not in holding:
             continue
-        known = before.clusters.get(name)
+        known = before.clusters[name] if name in before.clusters else None  # noqa: SIM401  # no call
         if known is not None and name in quiet:
             uid, share = cluster.uid or known.uid, fleet.shares[name]
             if known == ClusterMemory(replicas=share, scaled=known.scaled, uid=uid):

@@ -82,7 +82,7 @@ def cluster_headroom(
     return ClusterHeadroom(
         cluster=cluster,
         replicas=replicas,
-        running=max(replicas - pending, 0),
+        running=replicas - pending if pending < replicas else 0,
         sure=sure,
         most=most,
         known=available is not None,
@@ -137,7 +137,7 @@ class PlacementPlan:
         usual = sum(used.values()) // len(used) if used else 1
         self._leaving = {cluster.name for cluster in fleet.leaving}
         self.places = {
-            cluster.name: self._place(cluster, used.get(cluster.name, usual))
+            cluster.name: self._place(cluster, used[cluster.name] if cluster.name in used else usual)  # noqa: SIM401
             for cluster in fleet.expected
             if not fleet.memberships
             or cluster.name in self._leaving
@@ -284,8 +284,10 @@ class PlacementPlan:
     def _place(self, cluster: ClusterSnapshot, load: int) -> Place:
         fleet, spec = self._context.fleet, self._context.spec.assignment
         name = cluster.name
-        view = self._answered.get(name)
-        preference = fleet.preferences.get(name, _NO_PREFERENCE)
+        # A call for each cluster costs, so no `get` here.
+        view = self._answered[name] if name in self._answered else None  # noqa: SIM401
+        known = fleet.preferences
+        preference = known[name] if name in known else _NO_PREFERENCE  # noqa: SIM401
         unproven = bool(fleet.memberships) and fleet.is_unproven(name)
         least = 0 if spec.exact or unproven or self._policy.copies else 1
         weight = 1 if preference.weight is None else preference.weight

@@ -118,7 +118,9 @@ def cluster_entries(
         name = cluster.name
         if fleet.memberships and fleet.is_out(cluster) and name not in shares:
             continue
-        view, known = fleet.views.get(name), memory.clusters[name]
+        # A call for each cluster costs, so no `get` here.
+        view = fleet.views[name] if name in fleet.views else None  # noqa: SIM401
+        known = memory.clusters[name]
         entry: dict[str, JSON] = {"name": name, "state": known.state}
         if name in members:
             entry |= {"membership": members[name].membership, "waitsFor": members[name].waits_for}
@@ -156,7 +158,10 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
     usual: dict[str, JSON] = {"state": ANSWERED, "lastScaleTime": scaled}
-    usual["desiredReplicas"] = usual["readyReplicas"] = entry.get("currentReplicas")
+    if "currentReplicas" in entry:
+        usual["desiredReplicas"] = usual["readyReplicas"] = entry["currentReplicas"]
+    else:
+        usual["desiredReplicas"] = usual["readyReplicas"] = None
     return {name: value for name, value in entry.items() if name not in usual or value != usual[name]}
 
 

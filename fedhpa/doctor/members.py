@@ -34,7 +34,6 @@ from fedhpa.kube import ApiClient, Clock, NoCredentials, StaticCredentials, reso
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import (
     METRICS_API,
-    NO_LIMITS,
     OWN_REASONS,
     READY,
     Access,
@@ -235,7 +234,7 @@ class Members:
         # A member may take a client certificate alone.
         secret, seconds = f"Bearer {access.token}" if access.token else "", self._site.hub.seconds
         credentials = StaticCredentials(secret) if secret else NoCredentials()
-        config = api_config(name, access, credentials, NO_LIMITS, self._connector)
+        config = api_config(name, access, credentials, self._connector)
         client = await self._open.enter_async_context(ApiClient(config, deadline=seconds))
         return Session(client, seconds, secret=secret)
 

@@ -108,8 +108,8 @@ class Session:
         """Returns the items of a collection that can be decoded, at most MAX_ITEMS; `labels` selects some."""
 
         async def read() -> Items[T]:
-            found = await self.client.list_leniently(path, item, idle=self.seconds, label_selector=labels)
-            return Items([each for each in found.items if not isinstance(each, msgspec.Raw)][:MAX_ITEMS])
+            found, _ = await self.client.list_leniently(path, item, idle=self.seconds, label_selector=labels)
+            return Items([each for each in found if not isinstance(each, msgspec.Raw)][:MAX_ITEMS])
 
         found = await self.guarded(read)
         return Items(problem=found) if isinstance(found, Problem) else found

@@ -13,10 +13,10 @@ from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import ApiGroup, Resource, ResourceMapper, group_path, resource_path, segment
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
+from fedhpa.kube.records import Change, Key
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
 from fedhpa.kube.rotation import follow_config
-from fedhpa.kube.store import Change, Key
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
     Backoff,

@@ -18,7 +18,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.outage import Outage
-from fedhpa.kube.pages import ListOptions, WriteOptions, page_decoder, read_pages, undecoded_page
+from fedhpa.kube.pages import ListOptions, page_decoder, read_pages, undecoded_page
 from fedhpa.kube.pieces import TooLarge
 from fedhpa.kube.responses import (
     GONE,
@@ -105,8 +105,6 @@ class ApiClient:
         *,
         params: Params = None,
         body: bytes | None = None,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
         deadline: float | None = None,
         idle: bool = False,
         limit: int | None = None,
@@ -125,9 +123,7 @@ class ApiClient:
         if limit is None:
             limit = MAX_LIST_BODY if is_list else MAX_BODY
         async with self.guarded(path, seconds, params, repeated=repeated):
-            response = await self._send(
-                method, path, params, body, _headers(headers, body, content_type), seconds, idle, limit, known
-            )
+            response = await self._send(method, path, params, body, seconds, idle, limit, known)
         return response if is_list else response.joined()
 
     @asynccontextmanager
@@ -148,7 +144,6 @@ class ApiClient:
         path: str,
         params: Params,
         body: bytes | None,
-        headers: dict[str, str],
         seconds: float,
         idle: bool,
         limit: int,
@@ -158,7 +153,7 @@ class ApiClient:
         try:
             async with asyncio.timeout(seconds) as timer:
                 reading = ReadLimits(limit, timer, seconds if idle else None, known)
-                return await self._attempts(method, path, params, body, headers, reading, stage)
+                return await self._attempts(method, path, params, body, reading, stage)
         except TimeoutError as error:
             raise self._timed_out(method, path, seconds, stage) from error
 
@@ -209,19 +204,26 @@ class ApiClient:
         """Returns an object as decoded JSON. An answer without the kind of the path is an error."""
         return (await self.request("GET", path, params=params, deadline=deadline)).checked(path).json()
 
-    async def post(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
-        """Create an object; `body` is anything that msgspec can encode. The answer must be of its kind."""
-        return await self._write("POST", path, body, JSON, options)
+    async def post(
+        self, path: str, body: Any, *, manager: str = "", deadline: float | None = None
+    ) -> Response:
+        """Create an object; `body` is anything that msgspec can encode. The answer must be of its kind.
 
-    async def put(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
+        `manager` is the field manager. The API server derives one from the User-Agent if it is "".
+        """
+        return await self._write("POST", path, body, manager, deadline)
+
+    async def put(
+        self, path: str, body: Any, *, manager: str = "", deadline: float | None = None
+    ) -> Response:
         """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body."""
-        return await self._write("PUT", path, body, JSON, options)
+        return await self._write("PUT", path, body, manager, deadline)
 
     async def patch(
-        self, path: str, body: Any, *, content_type: str = MERGE_PATCH, **options: Unpack[WriteOptions]
+        self, path: str, body: Any, *, manager: str = "", deadline: float | None = None
     ) -> Response:
-        """Patch an object, by default with a merge patch."""
-        return await self._write("PATCH", path, body, content_type, options)
+        """Change an object with a merge patch."""
+        return await self._write("PATCH", path, body, manager, deadline)
 
     async def delete(
         self, path: str, *, only: Mapping[str, str] | None = None, deadline: float | None = None
@@ -234,17 +236,14 @@ class ApiClient:
             return await self.request("DELETE", path, deadline=deadline)
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
         body = msgspec.json.encode(options)
-        return await self.request("DELETE", path, body=body, content_type=JSON, deadline=deadline)
+        return await self.request("DELETE", path, body=body, deadline=deadline)
 
     async def _write(
-        self, method: str, path: str, body: Any, content_type: str, options: WriteOptions
+        self, method: str, path: str, body: Any, manager: str, deadline: float | None
     ) -> Response:
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        manager, deadline = options.get("manager", ""), options.get("deadline")
         params = {"fieldManager": manager} if manager else None
-        response = await self.request(
-            method, path, params=params, body=raw, content_type=content_type, deadline=deadline
-        )
+        response = await self.request(method, path, params=params, body=raw, deadline=deadline)
         return response.checked(path, created=method == "POST")
 
     async def list(self, path: str, item: type[T], **options: Unpack[ListOptions]) -> Listing[T]:
@@ -252,12 +251,15 @@ class ApiClient:
 
         If a continue token expires (410), the list starts again. The last try requests all items in one page.
         """
-        return await self._list(path, page_decoder(item), None, options)
+        return Listing(*await self._list(path, page_decoder(item), None, options))
 
     async def list_leniently(
         self, path: str, item: type[T], **options: Unpack[ListOptions]
-    ) -> Listing[T | msgspec.Raw]:
-        """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other."""
+    ) -> tuple[Sequence[T | msgspec.Raw], str]:
+        """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other.
+
+        Returns the items, and the resourceVersion from which to watch.
+        """
         return await self._list(path, page_decoder(item), undecoded_page, options)
 
     async def _list(
@@ -266,7 +268,7 @@ class ApiClient:
         decode: Callable[[bytes], ObjectList[Any]],
         salvage: Callable[[Sequence[bytes], bytes], ObjectList[Any]] | None,
         options: ListOptions,
-    ) -> Listing[Any]:
+    ) -> tuple[Sequence[Any], str]:
         page_size, idle = options.get("page_size", PAGE_SIZE), options.get("idle", LIST_IDLE_SECONDS)
         selectors = {
             "labelSelector": options.get("label_selector", ""),
@@ -320,10 +322,11 @@ class ApiClient:
         path: str,
         params: Params,
         body: bytes | None,
-        headers: dict[str, str],
         reading: ReadLimits,
         stage: _Stage,
     ) -> Response:
+        kind = MERGE_PATCH if method == "PATCH" else JSON
+        headers = {} if body is None else {"Content-Type": kind}
         renewed = False
         for attempt in range(MAX_RETRIES + 1):
             await self._wait_turn()
@@ -391,9 +394,3 @@ class _Stage:
     """The step of a call that is under way."""
 
     waits_for_credentials = False
-
-
-def _headers(
-    headers: Mapping[str, str] | None, body: bytes | None, content_type: str | None
-) -> dict[str, str]:
-    return {**(headers or {}), **({} if body is None else {"Content-Type": content_type or JSON})}

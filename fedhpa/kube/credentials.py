@@ -46,16 +46,18 @@ class Credentials(Protocol):
 class NoCredentials:
     """Sends no Authorization header, for clients with a certificate or without credentials."""
 
+    _value: str | None = None
+
     async def authorization(self) -> str | None:
-        """Returns None."""
-        return None
+        """Returns the header's value, which never changes."""
+        return self._value
 
     async def renew(self) -> bool:
         """Returns False: there is nothing to renew."""
         return False
 
 
-class StaticCredentials:
+class StaticCredentials(NoCredentials):
     """A header value that never changes."""
 
     def __init__(self, value: str) -> None:
@@ -63,14 +65,6 @@ class StaticCredentials:
 
     def __repr__(self) -> str:
         return "StaticCredentials(...)"
-
-    async def authorization(self) -> str | None:
-        """Returns the fixed value."""
-        return self._value
-
-    async def renew(self) -> bool:
-        """Returns False: there is nothing to renew."""
-        return False
 
 
 class FileToken:

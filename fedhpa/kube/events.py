@@ -104,12 +104,8 @@ class EventRecorder:
         # reconcile would suppress the event that the object was scaled.
         self._limits: OrderedDict[tuple[_Identity, str], RateLimit] = OrderedDict()
         self._stamp = 0
-        self._dropped = 0
-
-    @property
-    def dropped(self) -> int:
-        """The number of events that were not written: floods, a full queue, refused or failed writes."""
-        return self._dropped
+        # Events that were not written: floods, a full queue, refused or failed writes.
+        self.dropped = 0
 
     def event(
         self, about: InvolvedObject, type_: Literal["Normal", "Warning"], reason: str, message: str
@@ -236,7 +232,7 @@ class EventRecorder:
         }
 
     def _drop(self, occurrence: _Occurrence, why: str) -> None:
-        self._dropped += 1
+        self.dropped += 1
         self._on_drop()
         about = occurrence.about
         log.debug(

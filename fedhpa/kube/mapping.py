@@ -20,30 +20,22 @@ MAX_CACHED = 512
 def group_path(api_version: str) -> str:
     """Returns the root of an apiVersion: /api/v1 for `v1`, /apis/apps/v1 for `apps/v1`."""
     group, _, version = api_version.rpartition("/")
-    if not group:
-        return f"/api/{segment(version)}"
-    return f"/apis/{segment(group)}/{segment(version)}"
+    return f"/apis/{segment(group)}/{segment(version)}" if group else f"/api/{segment(version)}"
 
 
 def resource_path(
     api_version: str, plural: str, namespace: str = "", name: str = "", subresource: str = ""
 ) -> str:
     """Returns the path of a collection (without `name`), of an object, or of its subresource."""
-    if len(api_version) + len(plural) + len(namespace) + len(name) + len(subresource) > MAX_CACHED:
-        return _resource_path(api_version, plural, namespace, name, subresource)
-    return _cached_path(api_version, plural, namespace, name, subresource)
+    is_long = len(api_version) + len(plural) + len(namespace) + len(name) + len(subresource) > MAX_CACHED
+    path = _resource_path if is_long else _cached_path
+    return path(api_version, plural, namespace, name, subresource)
 
 
 def _resource_path(api_version: str, plural: str, namespace: str, name: str, subresource: str) -> str:
-    path = group_path(api_version)
-    if namespace:
-        path += f"/namespaces/{segment(namespace)}"
-    path += f"/{segment(plural)}"
-    if name:
-        path += f"/{segment(name)}"
-    if subresource:
-        path += f"/{segment(subresource)}"
-    return path
+    path = group_path(api_version) + (f"/namespaces/{segment(namespace)}" if namespace else "")
+    rest = [part for part in (name, subresource) if part]
+    return path + "".join(f"/{segment(part)}" for part in (plural, *rest))
 
 
 _cached_path = functools.lru_cache(maxsize=16_384)(_resource_path)
@@ -53,11 +45,7 @@ def segment(text: str) -> str:
     """Returns the text as one path segment. Raises ValueError for "", "." and ".."."""
     if text in ("", ".", ".."):
         raise ValueError(f"{text!r} is no name of a Kubernetes object")
-    return _quoted(text) if len(text) <= MAX_CACHED_NAME else quote(text, safe="")
-
-
-# Characters of a name that is cached. The longest are names of metrics.
-MAX_CACHED_NAME = 512
+    return _quoted(text) if len(text) <= MAX_CACHED else quote(text, safe="")
 
 
 # Paths are made of few different names, for each request to each member.

@@ -1,4 +1,4 @@
-"""The options of lists and writes, and the pages of a list: decoding, and reading until the last page."""
+"""The options of lists, and the pages of a list: decoding, and reading until the last page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, check_collection, decode_json, nested_deeper
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
-from fedhpa.kube.responses import Listing, Response
+from fedhpa.kube.responses import Response
 from fedhpa.kube.transport import Params
 
 # The bounds of a whole list: 150,000 pods of 3.5 kB. A server may fill its pages only partly.
@@ -30,16 +30,6 @@ class ListOptions(TypedDict, total=False):
     field_selector: str
     page_size: int
     idle: float
-
-
-class WriteOptions(TypedDict, total=False):
-    """The options of a write: its deadline in seconds, and `manager`, its field manager.
-
-    The API server derives a field manager from the User-Agent if there is none.
-    """
-
-    manager: str
-    deadline: float | None
 
 
 def page_decoder(item: type[Any]) -> Callable[[bytes], ObjectList[Any]]:
@@ -75,8 +65,10 @@ async def read_pages(
     decode: Callable[[bytes], ObjectList[Any]],
     salvage: Callable[[Sequence[bytes], bytes], ObjectList[Any]] | None,
     params: dict[str, str | int],
-) -> Listing[Any]:
-    """Returns the items of all pages of the list at `path`; `fetch` requests a page with its parameters.
+) -> tuple[Sequence[Any], str]:
+    """Returns the items of all pages of the list at `path`, and the version from which to watch.
+
+    `fetch` requests a page with its parameters.
 
     Raises InvalidObject if the list exceeds a bound or repeats a continue token, and what `fetch` raises.
     """
@@ -98,7 +90,7 @@ async def read_pages(
         # As in client-go: a watch from the version of a later page would miss changes of the earlier items.
         version = version or next((found for one in pieces if (found := one.metadata.resourceVersion)), "")
         if not token:
-            return Listing(items, version)
+            return items, version
         if token in tokens:
             raise InvalidObject("the continue token is that of an earlier page")
         if len(token) > MAX_TOKEN or len(tokens) == MAX_PAGES or size > MAX_LIST_BYTES:

@@ -125,21 +125,7 @@ async def decode_in_pieces(
         if salvage is None:
             check_named(body, body)
         return [_limited(decode(body), max_items)]
-    found: list[P] = []
-    left, turns = max_items, Turns()
-    while splitter.guess():
-        if found and splitter.is_empty:
-            raise InvalidJson("an item is missing after a comma")
-        value = await _decode_piece(splitter, decode, salvage, turns)
-        if splitter.is_last and salvage is None:
-            check_named(splitter.head + b"]}", splitter.body())
-        splitter.take()
-        left -= len(value)
-        if left < 0:
-            raise TooLarge(f"answer has more than {max_items} items")
-        found.append(value)
-        await turns.pause()
-    return found
+    return await _decoded(splitter, decode, salvage, max_items)
 
 
 async def decode_items(
@@ -154,19 +140,32 @@ async def decode_items(
     if not splitter.is_list:
         _small(chunks)
         return None
+    return SplitList(await _decoded(splitter, decode, None, max_items), splitter.head, splitter.tail)
+
+
+async def _decoded(
+    splitter: _Splitter,
+    decode: Callable[[bytes], P],
+    salvage: Callable[[Sequence[bytes], bytes], P] | None,
+    max_items: int,
+) -> list[P]:
     found: list[P] = []
     left, turns = max_items, Turns()
     while splitter.guess():
-        value = await _decode_piece(splitter, decode, None, turns)
-        if not len(value) and (found or not splitter.is_last):
+        if found and splitter.is_empty:
             raise InvalidJson("an item is missing after a comma")
+        value = await _decode_piece(splitter, decode, salvage, turns)
+        if splitter.is_bare and not len(value) and not splitter.is_last:
+            raise InvalidJson("an item is missing before a comma")
+        if splitter.is_last and salvage is None and not splitter.is_bare:
+            check_named(splitter.head + b"]}", splitter.body())
         splitter.take()
         left -= len(value)
         if left < 0:
             raise TooLarge(f"answer has more than {max_items} items")
         found.append(value)
         await turns.pause()
-    return SplitList(found, splitter.head, splitter.tail)
+    return found
 
 
 async def _decode_piece(
@@ -203,7 +202,7 @@ class _Splitter:
 
     def __init__(self, chunks: Sequence[bytes], form: ListForm, *, is_bare: bool = False) -> None:
         self._form = form
-        self._is_bare = is_bare
+        self.is_bare = is_bare
         self._chunks = iter(chunks)
         self._text = bytearray()
         self._all_read = False
@@ -241,7 +240,7 @@ class _Splitter:
         if self._all_read and len(self._text) <= 2 * PIECE_BYTES:
             self._cut(len(self._text), len(self._text), last=True)
             # Only a search finds where the tail begins.
-            self.is_guessed = not self._is_bare
+            self.is_guessed = not self.is_bare
             return True
         found = -1
         # Each piece copies all that was read ahead, so most pieces must do with the next one.
@@ -264,7 +263,7 @@ class _Splitter:
         async for end, is_last in _item_ends(bytes(self._text), turns):
             if is_last:
                 list_end = end
-                if self._is_bare:
+                if self.is_bare:
                     self._read(end + MAX_TAIL_BYTES)
                 break
             if end >= PIECE_BYTES:
@@ -280,7 +279,7 @@ class _Splitter:
             raise TooLarge(f"answer has an item that is larger than {self._form.max_item} bytes")
         self._count_searched(len(self._text))
         size = len(self._text)
-        if not self._is_bare:
+        if not self.is_bare:
             self._cut(size, size, last=True)
         elif list_end is None:
             raise InvalidJson("the list has no end")
@@ -292,7 +291,7 @@ class _Splitter:
     def body(self) -> bytes:
         """Returns the piece as a list of its own. Raises TooLarge if it has too many values."""
         before, after = self.head, b"" if self.is_last else self._form.closing
-        if self._is_bare:
+        if self.is_bare:
             before, after = b"[", b"]"
         with memoryview(self._text) as text:
             body = b"".join((before, text[: self._end], after))

@@ -20,11 +20,10 @@ import structlog
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import BOOKMARK, EventCheck, decode_json
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
-from fedhpa.kube.items import ItemReader, head_of
 from fedhpa.kube.outage import is_outage
 from fedhpa.kube.pieces import Turns
+from fedhpa.kube.records import Change, ItemReader, Key, Store, head_of
 from fedhpa.kube.responses import GONE
-from fedhpa.kube.store import Change, Key, Store
 from fedhpa.kube.supervision import Backoff, RateLimit, SuccessPace, report_failure
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
 
@@ -111,38 +110,37 @@ class Reflector(Generic[T]):
         self._pace = RateLimit(EVENTS_PER_SECOND, EVENT_BURST)
         self._on_problem = on_problem
         self._clock = clock
-        self._name = name or path
-        self._log = log.bind(api=client.config.name, collection=self._name)
+        self._about = {"api": client.config.name, "collection": name or path}
+        self._log = log.bind(**self._about)
         self._reader: ItemReader[T] = ItemReader(item, make, self._log, on_unreadable)
-        self._store: Store[T] = Store(self._log)
+        self.records: Store[T] = Store(self._log)
         # The records by (namespace, name), a live view; and the record of a key, None without one.
-        self.store: Mapping[Key, T] = self._store.view
-        self.get: Callable[[Key], T | None] = self._store.view.get
+        self.store: Mapping[Key, T] = self.records.view
+        self.get: Callable[[Key], T | None] = self.records.view.get
         # Data that a reader derives from the store and keeps up to date. They end with the reflector.
         self.derived: object = None
+        # When a reader last used the store, for those who end reflectors that nobody uses.
+        self.needed_at = clock()
         self._version = ""
-        self._generation = -1
-        self._problem: str | None = NOT_LISTED
+        self.generation = -1
+        # The reason why the store may be out of date; None while list and watch work.
+        self.problem: str | None = NOT_LISTED
         # False if the whole server has the problem.
         self._is_own_problem = True
         self._problem_since = clock()
-        self._lists = 0
-        self._failures = 0
-        self._watching = self._proven = self._doubtful = False
+        # Complete lists, one each time a watch could not continue, and failed lists and watches.
+        self.lists = self.failures = 0
+        # `proven` while a watch keeps the store that has shown that it works; `generation` is the client's.
+        self._watching = self.proven = self._doubtful = False
         self._listing_since: float | None = None
         self._opened_at = self._unwatched_since = clock()
         # Its deadline is moved to end a watch that may deliver nothing.
         self._watch_timer = asyncio.timeout(None)
 
     @property
-    def problem(self) -> str | None:
-        """The reason why the store may be out of date; None while list and watch work."""
-        return self._problem
-
-    @property
     def problem_seconds(self) -> float:
         """The seconds for which the store may have been out of date; 0 while list and watch work."""
-        return self._clock() - self._problem_since if self._problem else 0.0
+        return self._clock() - self._problem_since if self.problem else 0.0
 
     def is_up_to_date(self, unwatched: float) -> bool:
         """True if the store is current and without problem, and was watched within so many seconds.
@@ -151,9 +149,9 @@ class Reflector(Generic[T]):
         accept watches and end each at once. After a failed watch, the next one must deliver an event.
         """
         # Every object asks this of every cluster, so it is answered without a call while all is well.
-        if self._problem is not None or self._generation != self._client.generation:
+        if self.problem is not None or self.generation != self._client.generation:
             return False
-        is_watched = (self._watching and self._proven) or self._is_watched()
+        is_watched = self.proven or self._is_watched()
         return is_watched or self._clock() - self._unwatched_since <= unwatched
 
     @property
@@ -167,26 +165,16 @@ class Reflector(Generic[T]):
         return self._version
 
     @property
-    def lists(self) -> int:
-        """The number of complete lists: the first one, and one each time a watch could not continue."""
-        return self._lists
-
-    @property
     def current(self) -> bool:
         """True if the store was listed with the client's present configuration."""
-        return self.synced.is_set() and self._generation == self._client.generation
-
-    @property
-    def failures(self) -> int:
-        """The number of failed lists and watches."""
-        return self._failures
+        return self.synced.is_set() and self.generation == self._client.generation
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
         """Call `listener` for each later change, in order. Returns the function that unsubscribes it.
 
         Listeners block the reflector, so they should only put into a queue or set an event.
         """
-        return self._store.subscribe(listener)
+        return self.records.subscribe(listener)
 
     def list_anew(self) -> None:
         """List again, because the watch may not have delivered all changes."""
@@ -223,25 +211,25 @@ class Reflector(Generic[T]):
             # No error that an answer causes in the code may end the task.
             except Exception as error:
                 self._version = ""
-                self._report("reflector", error, self._failed)
-            if self._clock() - started >= SHORT_WATCH_SECONDS and self._problem is None:
+                report_failure("reflector", error, on_failure=self._failed, **self._about)
+            if self._clock() - started >= SHORT_WATCH_SECONDS and self.problem is None:
                 self._backoff.reset()
                 continue
             await asyncio.sleep(self._backoff.next())
 
     def _can_watch(self) -> bool:
         """True if the store has a version to watch from, and it comes from the present server."""
-        return bool(self._version) and self._generation == self._client.generation
+        return bool(self._version) and self.generation == self._client.generation
 
     def _list_delay(self) -> float:
         """Returns the seconds to wait before a list of a server that was listed already."""
-        is_same = self._generation == self._client.generation
+        is_same = self.generation == self._client.generation
         return self._pace_of_lists.wait_seconds(self._clock()) if is_same else 0.0
 
     async def _list(self) -> None:
         generation = self._client.generation
         self._version = ""
-        listing = await self._client.list_leniently(
+        items, version = await self._client.list_leniently(
             self._path,
             self._item,
             label_selector=self._selectors["labelSelector"],
@@ -249,13 +237,13 @@ class Reflector(Generic[T]):
             page_size=self._page_size,
             idle=self._list_idle,
         )
-        records = await self._records(listing.items)
+        records = await self._records(items)
         if generation != self._client.generation:
             return  # the pages may come from two servers
         await self._replace(records)
-        self._generation = generation
-        self._version = listing.resource_version
-        self._lists += 1
+        self.generation = generation
+        self._version = version
+        self.lists += 1
         self._unwatched_since = self._clock()
         self._pace_of_lists.succeeded(self._unwatched_since)
         self._doubtful = False
@@ -274,10 +262,10 @@ class Reflector(Generic[T]):
     async def _replace(self, records: Mapping[Key, T | None]) -> None:
         """Store these records and remove all others."""
         turns = Turns()
-        gone: dict[Key, T | None] = {key: None for key in self._store.view if key not in records}
+        gone: dict[Key, T | None] = {key: None for key in self.records.view if key not in records}
         self._reader.keep_only(records.keys())
         for key, record in (*gone.items(), *records.items()):
-            self._store.put(key, record)
+            self.records.put(key, record)
             await turns.pause()
 
     async def _watch(self) -> None:
@@ -301,7 +289,7 @@ class Reflector(Generic[T]):
                     self._succeeded()
                     if line:
                         self._apply(line)
-                        self._proven, self._doubtful = True, False
+                        self.proven, self._doubtful = True, False
                         if wait := self._pace.wait_seconds(self._clock(), 1 + len(line) // EVENT_BYTES):
                             await asyncio.sleep(wait)
         except ApiError as error:
@@ -317,13 +305,13 @@ class Reflector(Generic[T]):
         finally:
             if self._is_watched():
                 self._unwatched_since = self._clock()
-            self._watching = self._proven = False
+            self._watching = self.proven = False
 
     def _is_watched(self) -> bool:
-        if not self._watching or self._proven:
+        if not self._watching or self.proven:
             return self._watching
-        self._proven = not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
-        return self._proven
+        self.proven = not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
+        return self.proven
 
     def _apply(self, line: bytes) -> None:
         try:
@@ -341,10 +329,10 @@ class Reflector(Generic[T]):
             ) from error
         key = (meta.namespace, meta.name)
         if event.type == "DELETED":
-            self._store.put(key, None)
+            self.records.put(key, None)
             self._reader.forget(key)
         elif event.type != BOOKMARK:  # a bookmark has only a version
-            self._store.put(key, self._reader.decode(key, event.object))
+            self.records.put(key, self._reader.decode(key, event.object))
         self._version = meta.resourceVersion or self._version
 
     def _raise_watch_error(self, status: _WatchError) -> None:
@@ -360,37 +348,33 @@ class Reflector(Generic[T]):
 
     def _succeeded(self) -> None:
         self._client.outage.answered(self._clock())
-        if self._problem is not None:
+        if self.problem is not None:
             write = self._log.info if self._is_own_problem else self._log.debug
-            write("list and watch work", objects=len(self._store.view))
-            self._problem, self._is_own_problem = None, True
+            write("list and watch work", objects=len(self.records.view))
+            self.problem, self._is_own_problem = None, True
             self._tell()
 
     def _failed(self, problem: str, *, is_own: bool = True) -> None:
         """Record a failure. One of the whole server (`is_own` is false) has a line of its own already."""
-        if self._problem is None:
+        if self.problem is None:
             self._problem_since = self._clock()
         if not is_own:
             self._log.debug("list or watch failed with the API server", error=problem)
-        elif self._problem is None or self._problem == NOT_LISTED:
+        elif self.problem is None or self.problem == NOT_LISTED:
             self._log.info("list or watch failed", error=problem)
-        elif self._problem != problem:
+        elif self.problem != problem:
             # Many faults begin with a broken connection; the next failure names the cause.
             self._log.info("list or watch fails for another reason", error=problem)
         else:
             self._log.debug("list or watch failed again", error=problem)
-        self._failures += 1
+        self.failures += 1
         self._doubtful = True
-        self._problem, self._is_own_problem = problem, is_own
+        self.problem, self._is_own_problem = problem, is_own
         self._tell()
-
-    def _report(self, task: str, error: Exception, on_failure: Callable[[str], None] | None = None) -> None:
-        api = self._client.config.name
-        report_failure(task, error, on_failure=on_failure, api=api, collection=self._name)
 
     def _tell(self) -> None:
         try:
             if self._on_problem is not None:
-                self._on_problem(self._problem)
+                self._on_problem(self.problem)
         except Exception as error:
-            self._report("reflector-listener", error)
+            report_failure("reflector-listener", error, on_failure=None, **self._about)

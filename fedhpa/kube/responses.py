@@ -114,11 +114,7 @@ async def _collected(
     async for chunk in parts:
         size += len(chunk)
         if size > limit:
-            raise ApiError(
-                f"answer to {response.method} {response.url.path} is larger than {limit} bytes",
-                status=response.status,
-                reason=TOO_LARGE,
-            )
+            raise _unusable(response, f"is larger than {limit} bytes", TOO_LARGE)
         chunks.append(chunk)
         if progress is not None:
             progress()
@@ -139,7 +135,7 @@ async def _uncompressed(
     """
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip"):
-        raise _unreadable(response, f"its encoding {encoding[:20]!r} was not asked for")
+        raise _unusable(response, f"cannot be read: its encoding {encoding[:20]!r} was not asked for")
     if encoding != "gzip":
         async for arrived in parts:
             yield arrived
@@ -151,7 +147,7 @@ async def _uncompressed(
                 yield part
                 await turns.pause()
         except (zlib.error, _INFLATE_ERROR) as error:
-            raise _unreadable(response, f"it is no gzip: {error}") from error
+            raise _unusable(response, f"cannot be read: it is no gzip: {error}") from error
     if not inflater.is_complete:
         raise ApiError(
             f"answer to {response.method} {response.url.path}: answer cut off", status=0, reason=UNREACHABLE
@@ -193,12 +189,9 @@ def gzip_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def _unreadable(response: aiohttp.ClientResponse, why: str) -> ApiError:
-    return ApiError(
-        f"answer to {response.method} {response.url.path} cannot be read: {why}",
-        status=response.status,
-        reason=INVALID_RESPONSE,
-    )
+def _unusable(response: aiohttp.ClientResponse, why: str, reason: str = INVALID_RESPONSE) -> ApiError:
+    text = f"answer to {response.method} {response.url.path} {why}"
+    return ApiError(text, status=response.status, reason=reason)
 
 
 async def read_lines(
@@ -231,11 +224,7 @@ async def read_lines(
         head, *rest = chunk.split(b"\n")
         size += len(head)
         if size > limit:
-            raise ApiError(
-                f"a line of {response.url.path} is longer than {limit} bytes",
-                status=response.status,
-                reason=TOO_LARGE,
-            )
+            raise _unusable(response, f"has a line that is longer than {limit} bytes", TOO_LARGE)
         parts.append(head)
         for piece in rest:
             line = b"".join(parts)

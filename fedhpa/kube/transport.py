@@ -54,14 +54,9 @@ class _Tier:
 
     def __init__(self, config: ApiConfig, limit: float) -> None:
         self._config = config
-        self._limit = limit
+        self.limit = limit
         self._session: aiohttp.ClientSession | None = None
         self.users = 0
-
-    @property
-    def is_full(self) -> bool:
-        """True if no further request may use the session."""
-        return self.users >= self._limit
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -112,7 +107,7 @@ class ConnectionPool:
 
         Raises ApiError with status 0 if the transport fails, also while the caller reads the body.
         """
-        tier = self._watches if stream else next(tier for tier in self._tiers if not tier.is_full)
+        tier = self._watches if stream else next(tier for tier in self._tiers if tier.users < tier.limit)
         tier.users += 1
         try:
             async with self._requested(tier, method, path, params, body, headers) as response:

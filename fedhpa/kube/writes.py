@@ -27,7 +27,6 @@ async def update_with_retry(
     *,
     known: Object | None = None,
     subresource: str = "",
-    tries: int = TRIES,
     deadline: float | None = None,
 ) -> Object:
     """Read the object, change it with `mutate`, and write it; repeat this after a conflict.
@@ -40,7 +39,7 @@ async def update_with_retry(
     """
     backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
     target = f"{path}/{subresource}" if subresource else path
-    for attempt in range(1, tries + 1):
+    for attempt in range(1, TRIES + 1):
         if known is None:
             known = await client.get_json(path, deadline=deadline)
         changed = mutate(known)
@@ -49,11 +48,11 @@ async def update_with_retry(
         try:
             return (await client.put(target, changed, deadline=deadline)).json()
         except Conflict:
-            if attempt == tries:
+            if attempt == TRIES:
                 raise
         known = None
         await asyncio.sleep(backoff.next())
-    raise ValueError("tries must be at least 1")
+    raise AssertionError("the last try returns or raises")
 
 
 async def patch_with_retry(

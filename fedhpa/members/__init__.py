@@ -7,7 +7,6 @@ its deadline once and does not delay the others.
 from fedhpa.members.client import CircuitBreaker, MemberClient
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,
-    NO_LIMITS,
     READY,
     Access,
     Cluster,
@@ -15,17 +14,19 @@ from fedhpa.members.cluster import (
     ForeignCluster,
     Secret,
     api_config,
+    change_finalizers,
     metrics_key,
     read_access,
     secret_data,
     secret_key,
+    without_own,
 )
-from fedhpa.members.finalizers import change_finalizers, without_own
 from fedhpa.members.leading import leading_controller
 from fedhpa.members.lists import (
     CALLER_QUOTA,
     METRICS_API,
     POD_METRICS_LIST,
+    Query,
     SharedLists,
     Upstream,
     pod_metrics_path,

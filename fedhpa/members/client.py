@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.texts import listed, redacted
 from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, Params, describe
-
-State = Literal["closed", "open", "half-open"]
 
 # A request or a group that hangs is tried again after this long; a trial may cost one caller the deadline.
 COOLDOWN_SECONDS = 10.0
@@ -35,8 +33,7 @@ class CircuitBreaker:
     """While closed, calls pass. While open, calls are refused with the reason of the last failure.
 
     The breaker opens after `threshold` failures in a row, or at once with `at_once`. With a `cooldown` it
-    lets one call through in each such span (seconds), as a trial. Without, only a probe can close it: the
-    prober reports `half_open`, then `success` or `failure`.
+    lets one call through in each such span (seconds), as a trial. Without, only a probe can close it.
     """
 
     def __init__(
@@ -49,23 +46,11 @@ class CircuitBreaker:
         self._threshold = threshold
         self._cooldown = cooldown
         self._clock = clock
-        self._failures = 0
+        # The number of failures in a row.
+        self.failures = 0
         # The reason why the breaker is open; None while closed.
         self.reason: str | None = None
         self._next_trial = float("inf")
-        self._trial = False
-
-    @property
-    def state(self) -> State:
-        """The state: half-open while a trial or a probe is under way."""
-        if self.reason is None:
-            return "closed"
-        return "half-open" if self._trial else "open"
-
-    @property
-    def failures(self) -> int:
-        """The number of failures in a row."""
-        return self._failures
 
     def refusal(self) -> str | None:
         """Returns why a call is refused; None if it may be made. The caller must report its outcome."""
@@ -75,24 +60,18 @@ class CircuitBreaker:
         if self._cooldown is None or now < self._next_trial:
             return self.reason
         # If the trial is cancelled and not reported, the next span has another one.
-        self._trial, self._next_trial = True, now + self._cooldown
+        self._next_trial = now + self._cooldown
         return None
-
-    def half_open(self) -> None:
-        """Report that a probe is under way."""
-        self._trial = True
 
     def success(self) -> None:
         """Report that a call or probe was answered."""
-        self._failures = 0
+        self.failures = 0
         self.reason = None
-        self._trial = False
 
     def failure(self, reason: str, *, at_once: bool = False) -> None:
         """Report that a call or probe was not answered. `at_once` opens the breaker in any case."""
-        self._failures += 1
-        self._trial = False
-        if at_once or self.reason is not None or self._failures >= self._threshold:
+        self.failures += 1
+        if at_once or self.reason is not None or self.failures >= self._threshold:
             self.reason = reason
             if self._cooldown is not None:
                 self._next_trial = self._clock() + self._cooldown
@@ -126,47 +105,32 @@ class Call(NamedTuple):
         )
 
     @property
-    def is_version_list(self) -> bool:
-        """True for /apis/GROUP, which the API server answers itself, whatever its aggregated server does."""
-        return bool(self.group) and self.parts == 2
-
-    @property
     def is_discovery(self) -> bool:
         """True for /apis/GROUP and /apis/GROUP/VERSION, which no caller can make slow."""
         return bool(self.group) and self.parts <= 3
 
-    @property
-    def is_namespaced(self) -> bool:
-        """True if the path is one of a namespace."""
-        return "/" not in self.scope
 
-
-class _Hanging:
-    """Calls with something in common, all refused once several different ones timed out in a row."""
+class _Hanging(CircuitBreaker):
+    """Refuses calls with something in common, once several different ones timed out in a row."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._breaker = CircuitBreaker(threshold=1, cooldown=COOLDOWN_SECONDS, clock=clock)
+        super().__init__(threshold=1, cooldown=COOLDOWN_SECONDS, clock=clock)
         self._timed_out: set[str] = set()
         self._answered_at = float("-inf")
 
-    def refusal(self) -> str | None:
-        """Returns why a call is refused; None if it may be made."""
-        return self._breaker.refusal()
-
-    def answered(self) -> None:
+    def success(self) -> None:
         """Report an answer."""
+        super().success()
         self._answered_at = self._clock()
         self._timed_out.clear()
-        self._breaker.success()
 
     def timed_out(self, name: str, reason: str, began: float, *, at_once: bool) -> None:
         """Report that the call `name`, which began at `began`, timed out. `at_once` stands for all calls."""
         if self._answered_at < began:
             self._timed_out.add(name)
-        if at_once or self._breaker.reason is not None or len(self._timed_out) >= SLOW_IN_A_ROW:
+        if at_once or self.reason is not None or len(self._timed_out) >= SLOW_IN_A_ROW:
             self._timed_out.clear()
-            self._breaker.failure(reason)
+            self.failure(reason)
 
 
 class GroupBreaker:
@@ -191,9 +155,10 @@ class GroupBreaker:
         """Report that a call was answered, also with an error."""
         self._calls.pop(call.key, None)
         if call.scope in self._scopes:
-            self._scopes[call.scope].answered()
-        if not call.is_version_list:
-            self._group.answered()
+            self._scopes[call.scope].success()
+        # The API server itself answers /apis/GROUP, whatever the aggregated server of the group does.
+        if not call.group or call.parts != 2:
+            self._group.success()
 
     def timed_out(self, call: Call, reason: str, began: float, *, repeated: bool) -> None:
         """Report that a call, which began at `began`, timed out.
@@ -225,6 +190,43 @@ FORBIDDEN = 403
 MAX_NAMED = 5
 
 
+# A 401 this soon after the token was replaced may concern the old token.
+JUST_NOW_SECONDS: Final = 5.0
+
+
+class MemberToken:
+    """The bearer token of a member; after a 401 its source is asked for another one at once."""
+
+    def __init__(self, token: str, reread: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
+        self._header = _header(token)
+        self._reread = reread
+        self._clock = clock
+        self._replaced_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return "MemberToken(...)"
+
+    def replace(self, token: str) -> None:
+        """Use another token from now on. Connections and watches stay open."""
+        self._header = _header(token)
+        self._replaced_at = self._clock()
+
+    async def authorization(self) -> str | None:
+        """Returns the header with the token; None for a member without one."""
+        return self._header
+
+    async def renew(self) -> bool:
+        """Ask the source. Returns True if the token has changed, also if it changed a moment ago."""
+        before = self._header
+        if self._clock() - self._replaced_at >= JUST_NOW_SECONDS:
+            await self._reread()
+        return self._header != before or self._clock() - self._replaced_at < JUST_NOW_SECONDS
+
+
+def _header(token: str) -> str | None:
+    return f"Bearer {token}" if token else None
+
+
 class MemberClient(ApiClient):
     """An ApiClient that raises MemberUnavailable if the member does not answer or a breaker is open.
 
@@ -246,7 +248,8 @@ class MemberClient(ApiClient):
         self._refusal = refusal
         self._suspect = suspect
         self._clock = clock
-        self._answered_at = float("-inf")
+        # The time of the member's last answer; -inf if it never answered.
+        self.answered_at = float("-inf")
         # If not empty, nothing else of the member may be read.
         self.namespaces: tuple[str, ...] = ()
 
@@ -254,11 +257,6 @@ class MemberClient(ApiClient):
     def deadline(self) -> float:
         """The default deadline of a call, in seconds."""
         return self._deadline
-
-    @property
-    def answered_at(self) -> float:
-        """The time of the member's last answer, by the given clock; -inf if it never answered."""
-        return self._answered_at
 
     def unavailable(self) -> str | None:
         """Returns why calls to the member are refused now; None if they are not."""
@@ -268,7 +266,7 @@ class MemberClient(ApiClient):
         """Switch to another configuration and close the breakers."""
         self._groups.clear()
         self.breaker.success()
-        self._answered_at = float("-inf")
+        self.answered_at = float("-inf")
         await super().use(config)
 
     @asynccontextmanager
@@ -302,7 +300,7 @@ class MemberClient(ApiClient):
                 self._answered(group, call)
                 raise
             self._suspect()
-            if error.reason == TIMEOUT and self._answered_at >= began:
+            if error.reason == TIMEOUT and self.answered_at >= began:
                 group.timed_out(call, reason, began, repeated=repeated)
             elif error.status != UNAUTHORIZED:
                 self.breaker.failure(reason, at_once=error.reason == TIMEOUT)
@@ -314,13 +312,13 @@ class MemberClient(ApiClient):
 
     async def probe(self, path: str = PROBE_PATH) -> Response:
         """Send GET `path`, whatever the state of the breakers, and report to none. Raises ApiError."""
-        answer = await self._send("GET", path, None, None, {}, self._deadline, False, PROBE_LIMIT)
+        answer = await self._send("GET", path, None, None, self._deadline, False, PROBE_LIMIT)
         return answer.joined().checked(path)
 
     def probed(self, reason: str | None) -> None:
         """Report the outcome of a probe: None for ready, otherwise the reason."""
         if reason is None:
-            self._answered_at = self._clock()
+            self.answered_at = self._clock()
             self.breaker.success()
         else:
             self.breaker.failure(reason)
@@ -342,7 +340,7 @@ class MemberClient(ApiClient):
         error.args = (redacted(str(error), await self.config.credentials.authorization() or ""),)
 
     def _answered(self, group: GroupBreaker, call: Call) -> None:
-        self._answered_at = self._clock()
+        self.answered_at = self._clock()
         group.answered(call)
         if self.breaker.reason is None:  # only a probe closes it
             self.breaker.success()
@@ -359,6 +357,6 @@ class MemberClient(ApiClient):
 def _outside(name: str, call: Call, namespaces: tuple[str, ...]) -> ApiError:
     """Returns the answer for what its registration does not open: another namespace runs nothing for us."""
     text = f"{name}: its registration opens only namespaces {listed(namespaces, MAX_NAMED)}"
-    if call.is_namespaced:
+    if "/" not in call.scope:  # it is a namespace
         return ApiError(text, status=NOT_FOUND, reason="NotFound")
     return ApiError(text, status=FORBIDDEN, reason="Forbidden")

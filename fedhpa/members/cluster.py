@@ -8,17 +8,28 @@ from __future__ import annotations
 import base64
 import re
 import ssl
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import API_VERSION, KIND, RawCluster
 from fedhpa.api.member_sources import ARGOCD_NAME, METRICS_ENDING
 from fedhpa.api.membership import METRICS_ANNOTATION, SECRET_ANNOTATION
 from fedhpa.api.wire import ObjectMeta, RawQuantity
-from fedhpa.kube import ApiConfig, Credentials, InvolvedObject, tls_context
+from fedhpa.kube import (
+    ApiClient,
+    ApiConfig,
+    Credentials,
+    InvolvedObject,
+    patch_finalizers,
+    resource_path,
+    tls_context,
+)
 from fedhpa.kube.config import ConnectorFactory, certificates, check_proxy, check_url
 
 CLUSTERS_PATH = f"/apis/{API_VERSION}/clusters"
@@ -158,22 +169,33 @@ class Access:
     token: str = field(repr=False)
     ca_bundle: str | None = field(repr=False)
     proxy: str | None = field(repr=False)
-    proxy_headers: tuple[tuple[str, str], ...] = field(repr=False)
+    proxy_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     pair: str = field(default="", repr=False)
     system_trust: bool = False
     server_name: str | None = None
     avoids_local: bool = False
 
 
-@dataclass(frozen=True)
-class ClientLimits:
-    """The client-side rate limit: requests a second and burst. qps 0 means no limit."""
-
-    qps: float = 0.0
-    burst: int = 0
+def without_own(finalizers: Sequence[str]) -> list[str]:
+    """Returns the finalizers that are not ours."""
+    own = own_finalizers(finalizers)
+    return [each for each in finalizers if each not in own]
 
 
-NO_LIMITS = ClientLimits()
+async def change_finalizers(
+    hub: ApiClient,
+    metadata: Mapping[str, Any],
+    change: Callable[[Sequence[str]], list[str]],
+    *,
+    manager: str,
+    deadline: float,
+) -> None:
+    """Changes the finalizers of the Cluster that was read with these `metadata`.
+
+    Raises Conflict after five tries, and ApiError if the hub refuses.
+    """
+    path = resource_path(API_VERSION, "clusters", name=metadata["name"])
+    await patch_finalizers(hub, path, {"metadata": metadata}, change, manager=manager, deadline=deadline)
 
 
 def secret_key(cluster: Cluster) -> tuple[str, str] | None:
@@ -231,7 +253,9 @@ def read_access(cluster: Cluster, secret: SecretData | None, key: tuple[str, str
     where = f"secret {key[0]}/{key[1]}"
     if secret is None:
         raise InvalidObject(f"{where} does not exist")
-    endpoint = _endpoint(spec.apiEndpoint)
+    endpoint = spec.apiEndpoint
+    endpoint = (endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}").rstrip("/")
+    parts_of(endpoint, "spec.apiEndpoint")
     if not secret.token:
         raise InvalidObject(f"{where} has no key token, or it is empty")
     if not secret.token.isascii() or not secret.token.isprintable():
@@ -252,8 +276,10 @@ def api_config(
     name: str,
     access: Access,
     credentials: Credentials,
-    limits: ClientLimits,
     connector: ConnectorFactory | None = None,
+    *,
+    qps: float = 0.0,
+    burst: int = 0,
 ) -> ApiConfig:
     """Returns the configuration of a member's client. Raises InvalidObject for an unusable caBundle, or http.
 
@@ -285,25 +311,23 @@ def api_config(
         avoids_local=access.avoids_local,
         name=name,
         compression=True,
-        qps=limits.qps,
-        burst=limits.burst,
+        qps=qps,
+        burst=burst,
         connector=connector,
     )
 
 
-def _endpoint(text: str) -> str:
-    if not text:
-        raise InvalidObject("spec.apiEndpoint is not set")
-    url = text if "://" in text else f"https://{text}"
+def parts_of(url: str, field: str) -> SplitResult:
+    """Returns the parts of the address in a field. Raises InvalidObject unless it can be an API server's."""
+    if not url:
+        raise InvalidObject(f"{field} is not set")
     try:
         parts = urlsplit(check_url(url))
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError("it has a user, a query or a fragment")
     except ValueError as error:
-        raise InvalidObject(
-            f"spec.apiEndpoint is no URL of the form https://HOST[:PORT][/PATH]: {error}"
-        ) from error
-    return url.rstrip("/")
+        raise InvalidObject(f"{field} is no URL of the form https://HOST[:PORT][/PATH]: {error}") from error
+    return parts
 
 
 def _proxy(url: str) -> str | None:
@@ -327,10 +351,13 @@ def _proxy_headers(headers: dict[str, str] | None) -> tuple[tuple[str, str], ...
     return tuple(pairs)
 
 
+def decoded(encoded: str, errors: str = "strict") -> str:
+    """Returns a text that is encoded in base64, without spaces around it. Raises ValueError."""
+    return base64.b64decode(encoded, validate=True).decode(errors=errors).strip()
+
+
 def _text(encoded: str | None, errors: str) -> str | None:
-    if encoded is None:
-        return None
     try:
-        return base64.b64decode(encoded, validate=True).decode(errors=errors).strip()
+        return None if encoded is None else decoded(encoded, errors)
     except ValueError:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
-from fedhpa.cache import Cache, Fetched, copy_of
+from fedhpa.cache import Cache, Entry, Fetched, copy_of
 from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
 from fedhpa.kube.transport import TOO_LARGE
 from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
@@ -96,7 +96,7 @@ class _Retry:
     task: asyncio.Task[None] | None = None
 
 
-_Key = tuple[Upstream, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
+Query = tuple[Upstream, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
 
 
 class SharedLists:
@@ -104,7 +104,7 @@ class SharedLists:
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._cache: Cache[_Key, Any] = Cache(
+        self._cache: Cache[Query, Any] = Cache(
             clock=clock,
             max_entries=MAX_ENTRIES,
             max_weight=MAX_BYTES,
@@ -113,26 +113,18 @@ class SharedLists:
             failure_seconds=FAILURE_SECONDS,
             keep_seconds=KEEP_SECONDS,
         )
-        self._retries: dict[_Key, _Retry] = {}
+        self._retries: dict[Query, _Retry] = {}
         self._retry_bytes = 0
-        self._slow: dict[_Key, tuple[SlowList, asyncio.Task[None]]] = {}
+        # The lists that are read ahead: their callers must say when they come again.
+        self.slow: dict[Query, tuple[SlowList, asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._fetches = 0
+        # The requests that were sent to members.
+        self.fetches = 0
         self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._retry_slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._large_slots = asyncio.Semaphore(MAX_CONCURRENT_LARGE)
         self._huge_slot = asyncio.Semaphore(1)
         self._decoding = asyncio.Lock()
-
-    @property
-    def fetches(self) -> int:
-        """The number of requests that were sent to members."""
-        return self._fetches
-
-    @property
-    def read_ahead(self) -> int:
-        """The number of lists of slow members, which are read before they are wanted."""
-        return len(self._slow)
 
     def age(self, answer: Fetched[Any]) -> float:
         """Returns the seconds since the request for an answer was sent."""
@@ -150,7 +142,7 @@ class SharedLists:
         for retry in self._retries.values():
             if retry.task is not None:
                 retry.task.cancel()
-        for _, task in self._slow.values():
+        for _, task in self.slow.values():
             task.cancel()
         group, self._group = self._group, None
         await group.__aexit__(kind, error, trace)
@@ -168,9 +160,16 @@ class SharedLists:
         """Returns what `get` would return at once; None if `get` would send a request, wait or raise."""
         key = _key(member, path, params, decode)
         found = self._cache.peek(key, max_age=max_age)
-        if found is not None and again is not None and key in self._slow:
-            self._slow[key][0].want(again, max_age)
+        if found is not None and again is not None and key in self.slow:
+            self.slow[key][0].want(again, max_age)
         return found
+
+    def held(
+        self, member: Upstream, path: str, decode: Callable[[bytes], T]
+    ) -> tuple[Query, Entry[T] | None]:
+        """Returns the key of a request without parameters, and its last outcome, None without one."""
+        key = _key(member, path, None, decode)
+        return key, self._cache.entry(key)
 
     async def get(
         self,
@@ -205,7 +204,7 @@ class SharedLists:
         found = self.fresh(member, path, params, decode, max_age=max_age, again=again)
         if found is not None:
             return found
-        if again is None or key not in self._slow:
+        if again is None or key not in self.slow:
             first = partial(self._first, self._group, key, deadline)
             is_first, began = self._cache.latest(key) is None, self._clock()
             try:
@@ -219,7 +218,7 @@ class SharedLists:
                 assert found is not None, "nobody else gives up waiting"
                 return found
             self._read_ahead(self._group, key, first, took)
-        self._slow[key][0].want(again, max_age)
+        self.slow[key][0].want(again, max_age)
         last = self._cache.outcome(key)
         if last is None or self.age(last) > max(max_age, again.oldest):
             raise MemberUnavailable(key[0].name, SLOW)
@@ -228,12 +227,12 @@ class SharedLists:
     def _read_ahead(
         self,
         group: asyncio.TaskGroup,
-        key: _Key,
+        key: Query,
         first: Callable[[], Awaitable[Fetched[Any]]],
         seconds: float,
     ) -> None:
         """Read a list from now on before it is wanted, because it took so many seconds or more."""
-        if key in self._slow:
+        if key in self.slow:
             return
         slow, joins = SlowList(self._clock, seconds), self._cache.is_fetching(key)
 
@@ -247,11 +246,11 @@ class SharedLists:
             except Exception as error:
                 report_failure("member-list", error, cluster=key[0].name)
             finally:
-                del self._slow[key]
+                del self.slow[key]
 
-        self._slow[key] = slow, group.create_task(run())
+        self.slow[key] = slow, group.create_task(run())
 
-    async def _first(self, group: asyncio.TaskGroup, key: _Key, deadline: float | None) -> Fetched[Any]:
+    async def _first(self, group: asyncio.TaskGroup, key: Query, deadline: float | None) -> Fetched[Any]:
         """The request that callers wait for."""
         try:
             return await self._request(key, deadline, small=bool(key[3]))
@@ -263,7 +262,7 @@ class SharedLists:
             raise
 
     async def _try_again(
-        self, group: asyncio.TaskGroup, key: _Key, deadline: float | None, retry: _Retry
+        self, group: asyncio.TaskGroup, key: Query, deadline: float | None, retry: _Retry
     ) -> None:
         """Repeat the request until the member answers, or until no caller has wanted it for a while."""
         slots = self._retry_slots.setdefault(key[0], asyncio.Semaphore(MAX_CONCURRENT_RETRIES))
@@ -289,7 +288,7 @@ class SharedLists:
             self._retry_bytes -= _key_bytes(key)
 
     async def _request(
-        self, key: _Key, deadline: float | None, *, small: bool, repeated: bool = False
+        self, key: Query, deadline: float | None, *, small: bool, repeated: bool = False
     ) -> Fetched[Any]:
         """Sends one request, and further ones while an answer is larger than it was expected to be."""
         member, last = key[0], self._cache.latest(key)
@@ -317,12 +316,12 @@ class SharedLists:
         return answer
 
     async def _send(
-        self, key: _Key, last: Fetched[Any] | None, deadline: float | None, repeated: bool, limit: int | None
+        self, key: Query, last: Fetched[Any] | None, deadline: float | None, repeated: bool, limit: int | None
     ) -> Fetched[Any] | None:
         """Returns the decoded answer; None if it is larger than the limit."""
         member, _, path, params, decode = key
         began, known = self._clock(), last.tag if last is not None else b""
-        self._fetches += 1
+        self.fetches += 1
         request = partial(member.client.request, "GET", path, is_list=True, repeated=repeated, limit=limit)
         try:
             response = await request(params=dict(params), deadline=deadline, known=known)
@@ -332,15 +331,10 @@ class SharedLists:
             raise
         if response.unchanged and last is not None:
             return replace(last, fetched_at=began)
-        value = await self._decoded(response, decode)
+        # Large answers are decoded one after the other.
+        async with self._decoding if response.size >= LARGE_BYTES else nullcontext():
+            value = await _in_pieces(response, decode)
         return Fetched(value, began, weight=response.size, tag=response.digest)
-
-    async def _decoded(self, response: Response, decode: Callable[[bytes], T]) -> T:
-        """Returns the decoded answer. A large one is decoded in pieces, one answer after the other."""
-        if response.size < LARGE_BYTES:
-            return await _in_pieces(response, decode)
-        async with self._decoding:
-            return await _in_pieces(response, decode)
 
 
 async def _in_pieces(response: Response, decode: Callable[[bytes], T]) -> T:
@@ -372,16 +366,16 @@ async def _acquired(slots: asyncio.Semaphore, member: Upstream, busy: str) -> As
 
 def _key(
     member: Upstream, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]
-) -> _Key:
+) -> Query:
     return (member, member.client.generation, path, tuple(sorted(params.items())) if params else (), decode)
 
 
-def _key_bytes(key: _Key) -> int:
+def _key_bytes(key: Query) -> int:
     _, _, path, params, _ = key
     return ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
 
 
-def _selects(key: _Key) -> bool:
+def _selects(key: Query) -> bool:
     """True for a selection, which is cheaper to fetch again than a whole list."""
     return bool(key[3])
 

@@ -17,18 +17,15 @@ from fedhpa.api.identity import short_uid, valid_uid
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.kube import ApiConfig, Backoff, ResourceMapper, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
-from fedhpa.members.client import PROBE_PATH, MemberClient
+from fedhpa.members.client import PROBE_PATH, MemberClient, MemberToken
 from fedhpa.members.cluster import (
-    NO_LIMITS,
     READY,
     Access,
-    ClientLimits,
     Cluster,
     ForeignCluster,
     api_config,
 )
 from fedhpa.members.identity import IdentityReader
-from fedhpa.members.token import MemberToken
 
 log = structlog.get_logger(__name__)
 
@@ -102,25 +99,28 @@ class Member:
         probe_period: float = PROBE_SECONDS,
         reread: Callable[[], Awaitable[None]],
         on_change: Callable[[], None] = lambda: None,
-        limits: ClientLimits = NO_LIMITS,
+        qps: float = 0.0,
+        burst: int = 0,
         connector: ConnectorFactory | None = None,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self.name = cluster.metadata.name
-        self.closed = False
+        # A sound member is ready while its breaker is closed, as far as its access has not changed since.
+        self.closed = self.is_sound = False
         self.same_as = self.short_uid = ""
         # Two objects of one source register the cluster.
         self.stands_back_in_error = False
         self._note(cluster)
-        self._access: Access | None = None
+        # The access to the member; None while it is unknown.
+        self.access: Access | None = None
         self._token = MemberToken("", reread, clock)
         self._problem: str | None = "its credentials were not read yet"
         self._pending = True
         self._reread = reread
         self._on_change = on_change
         self._probe_period = probe_period
-        self._limits = limits
+        self._qps, self._burst = qps, burst
         self._connector = connector
         self._clock = clock
         self._wall = wall
@@ -165,11 +165,6 @@ class Member:
         )
 
     @property
-    def access(self) -> Access | None:
-        """The access to the member; None while it is unknown."""
-        return self._access
-
-    @property
     def ready(self) -> bool:
         """True if the member is ready, as in `state`, at less cost."""
         rare = self._foreign is not None or self._problem is not None or self.same_as
@@ -209,7 +204,7 @@ class Member:
         self._pending = pending
         if isinstance(access, str):
             await self._lose_access(access)
-        elif access != self._access:
+        elif access != self.access:
             await self._use(access)
         self._refresh()
 
@@ -248,7 +243,7 @@ class Member:
         retry = Backoff(PROBE_GAP_SECONDS * 2, min(self._probe_period, RETRY_SECONDS))
         while True:
             self._wake.clear()
-            if self._access is not None:
+            if self.access is not None:
                 await self._probe()
             well = not self.client.breaker.failures
             if well:
@@ -257,26 +252,26 @@ class Member:
 
     async def _lose_access(self, problem: str) -> None:
         self._problem = problem
-        if self._access is not None:
-            self._access = None
+        if self.access is not None:
+            self.access = None
             await self.client.use(ApiConfig(server=NOWHERE, name=self.name))
 
     async def _use(self, access: Access) -> None:
-        if self._access is not None and self._access == dataclasses.replace(access, token=self._access.token):
+        if self.access is not None and self.access == dataclasses.replace(access, token=self.access.token):
             self._token.replace(access.token)
-            self._access = access
+            self.access = access
             self._log.info("member token changed")
             self._wake.set()
             return
         token = MemberToken(access.token, self._reread, self._clock)
         try:
-            config = api_config(self.name, access, token, self._limits, self._connector)
+            config = api_config(self.name, access, token, self._connector, qps=self._qps, burst=self._burst)
         except InvalidObject as error:
             await self._lose_access(str(error))
             return
-        changed = self._access is not None
+        changed = self.access is not None
         self._token = token
-        self._access, self._problem, self._probed = access, None, False
+        self.access, self._problem, self._probed = access, None, False
         self._identity.asked = False
         self.short_uid = ""
         await self.client.use(config)
@@ -286,7 +281,6 @@ class Member:
 
     async def _probe(self) -> None:
         generation = self.client.generation
-        self.client.breaker.half_open()
         reason: str | None = None
         began = self._clock()
         try:
@@ -359,6 +353,8 @@ class Member:
 
     def _refresh(self) -> None:
         """Log a change of readiness and notify the registry."""
+        reached = self._probed if self._foreign is None else self._foreign[0]
+        self.is_sound = self._problem is None and not self.same_as and reached
         before, now = self._readiness, self._evaluate()
         if before == now:
             return

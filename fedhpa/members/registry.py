@@ -16,7 +16,7 @@ from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.identity import Claim, duplicates_of
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.kube import ApiClient, Backoff, Clock, report_failure
-from fedhpa.members.cluster import ClientLimits, Cluster, ForeignCluster
+from fedhpa.members.cluster import Cluster, ForeignCluster
 from fedhpa.members.member import PROBE_SECONDS, Member
 from fedhpa.members.sources import Source, sources_of
 
@@ -70,7 +70,7 @@ class MemberRegistry:
         self._hub = hub
         self._deadline = deadline
         self._probe_period = probe_period
-        self._limits = ClientLimits(qps, burst)
+        self._qps, self._burst = qps, burst
         self._clock = clock.monotonic
         self._wall = clock.wall
         self._sources, self.notes = sources_of(sources, hub, self._touch, deadline=deadline, clock=clock)
@@ -241,7 +241,8 @@ class MemberRegistry:
             probe_period=self._probe_period,
             reread=lambda: self._reread(name),
             on_change=lambda: self._notify(name),
-            limits=self._limits,
+            qps=self._qps,
+            burst=self._burst,
             connector=self._hub.config.connector,  # members are reached the way the hub is
             clock=self._clock,
             wall=self._wall,

@@ -38,7 +38,6 @@ class _NamespaceWatch(Generic[T]):
 
     reflector: Reflector[T]
     task: asyncio.Task[None]
-    needed_at: float
     wait_until: float
     # Set when the first list has arrived or failed.
     attempted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,7 +92,7 @@ class WatchCache(Generic[T]):
         watched = self._watched[namespace].get(member) if namespace in self._watched else None
         if watched is None or not watched.reflector.is_up_to_date(UNWATCHED_SECONDS):
             return None
-        watched.needed_at = now
+        watched.reflector.needed_at = now
         return watched.reflector
 
     async def reflector(
@@ -133,7 +132,7 @@ class WatchCache(Generic[T]):
         now = self._clock()
         for namespace, members in tuple(self._watched.items()):
             for member, watched in tuple(members.items()):
-                if member.closed or now - watched.needed_at > KEEP_SECONDS:
+                if member.closed or now - watched.reflector.needed_at > KEEP_SECONDS:
                     watched.task.cancel()
                     del members[member]
                     log.debug(
@@ -147,7 +146,7 @@ class WatchCache(Generic[T]):
         if watched is None:
             watched = self._watch(member, namespace, patience)
             self._watched.setdefault(namespace, {})[member] = watched
-        watched.needed_at = self._clock()
+        watched.reflector.needed_at = self._clock()
         return watched
 
     def _watch(self, member: Member, namespace: str, patience: float) -> _NamespaceWatch[T]:
@@ -167,8 +166,7 @@ class WatchCache(Generic[T]):
         task = self._group.create_task(
             supervise("member-watch", reflector.run, cluster=member.name, collection=self._plural)
         )
-        now = self._clock()
-        return _NamespaceWatch(reflector, task, now, now + patience, attempted)
+        return _NamespaceWatch(reflector, task, self._clock() + patience, attempted)
 
 
 class PodCache(WatchCache[T]):
@@ -213,9 +211,10 @@ class ScaleCache:
             plural: WatchCache(WATCHED_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
         }
         self._clock = clock
-        self._newest: dict[Place, str] = {}
+        # The written versions that a watch may lack.
+        self.pending: dict[Place, str] = {}
         # The newest version among the forgotten writes, by member and kind: the watch must have reached it.
-        self._forgotten: dict[Place, str] = {}
+        self.forgotten: dict[Place, str] = {}
         self._unwatchable: set[tuple[Member, str, str]] = set()
 
     @property
@@ -234,31 +233,29 @@ class ScaleCache:
 
         Raises ApiError with status 404 and the API server's message if there is no such workload.
         """
-        found = self.of_available(member, plural, (namespace, name), self._clock())
+        reflector = self.of_available(member, plural, namespace, self._clock())
+        found = None if reflector is None else self.stored(reflector, member, plural, (namespace, name))
         return None if member.unavailable() is not None else found
 
-    def of_available(self, member: Member, plural: str, key: Key, now: float) -> Scale | None:
-        """As `cached` at `now`, by namespace and name, if the member is known to be available."""
+    def of_available(
+        self, member: Member, plural: str, namespace: str, now: float
+    ) -> Reflector[Scale] | None:
+        """Returns the reflector of a namespace's scales as `WatchCache.of_available` does."""
         collection = self._collections.get(plural)
-        reflector = None if collection is None else collection.of_available(member, key[0], now)
-        if reflector is None:
-            return None
-        if self._forgotten and not self._has_reached_forgotten(member, plural, reflector.resource_version):
+        return None if collection is None else collection.of_available(member, namespace, now)
+
+    def stored(self, reflector: Reflector[Scale], member: Member, plural: str, key: Key) -> Scale | None:
+        """Returns a scale of the reflector as `cached` does."""
+        if self.forgotten and not self._has_reached_forgotten(member, plural, reflector.resource_version):
             return None
         scale = reflector.get(key)
-        newest = None
-        if self._newest:
+        if self.pending:
             place = (member, member.client.generation, resource_path(WATCHED_VERSION, plural, *key))
-            newest = self._newest.get(place)
-            if (
-                newest is not None
-                and scale is not None
-                and is_at_least(scale.metadata.resourceVersion, newest)
-            ):
-                del self._newest[place]
-                newest = None
-        if newest is not None:
-            return None
+            newest = self.pending.get(place)
+            if newest is not None:
+                if scale is None or not is_at_least(scale.metadata.resourceVersion, newest):
+                    return None
+                del self.pending[place]
         if scale is None:
             raise ApiError(f'{plural}.apps "{key[1]}" not found', status=NOT_FOUND, reason="NotFound")
         return scale if scale.metadata.resourceVersion else None
@@ -276,34 +273,38 @@ class ScaleCache:
             return await get_scale(member.client, path)
         except ApiError as error:
             if error.status == NOT_FOUND:
-                self._newest.pop((member, member.client.generation, path), None)
+                self.pending.pop((member, member.client.generation, path), None)
             raise
+
+    def awaits(self, member: Member, path: str) -> bool:
+        """True if the watch may lack a write of the scale of the workload at `path`."""
+        return bool(self.forgotten) or (member, member.client.generation, path) in self.pending
 
     def note(self, member: Member, path: str, scale: Scale) -> None:
         """Note the scale of the workload at `path` that a write or its conflict returned."""
         if path.split("/")[-2] not in self._collections:
             return
         place = (member, member.client.generation, path)
-        self._newest.pop(place, None)  # the newest note comes last
-        self._newest[place] = scale.metadata.resourceVersion
-        if len(self._newest) > MAX_NOTED:
+        self.pending.pop(place, None)  # the newest note comes last
+        self.pending[place] = scale.metadata.resourceVersion
+        if len(self.pending) > MAX_NOTED:
             self._forget_some()
 
     def _forget_some(self) -> None:
         """Forget the oldest tenth of the noted writes, but not that the watch must reach them."""
-        for notes in (self._newest, self._forgotten):
+        for notes in (self.pending, self.forgotten):
             for place in [place for place in notes if not _is_current(place)]:
                 del notes[place]
-        for place in list(self._newest)[: max(len(self._newest) - MAX_NOTED * 9 // 10, 0)]:
+        for place in list(self.pending)[: max(len(self.pending) - MAX_NOTED * 9 // 10, 0)]:
             member, generation, path = place
-            version = self._newest.pop(place)
+            version = self.pending.pop(place)
             kind = (member, generation, path.split("/")[-2])
-            if not is_at_least(self._forgotten.get(kind, ""), version):
-                self._forgotten[kind] = version
+            if not is_at_least(self.forgotten.get(kind, ""), version):
+                self.forgotten[kind] = version
 
     def _has_reached_forgotten(self, member: Member, plural: str, version: str) -> bool:
         kind = (member, member.client.generation, plural)
-        forgotten = self._forgotten.get(kind)
+        forgotten = self.forgotten.get(kind)
         return forgotten is None or is_at_least(version, forgotten)
 
     async def _follow(

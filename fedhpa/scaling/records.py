@@ -293,7 +293,7 @@ def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     if not labels:
         return _NO_LABELS
     key = tuple(labels.items())
-    found = _label_sets.get(key)
+    found = _label_sets[key] if key in _label_sets else None  # noqa: SIM401  # for each pod of each list
     if found is None:
         found = {TEXTS[name]: TEXTS[value] for name, value in key}
         if sum(map(len, chain.from_iterable(key))) <= MAX_INTERNED_SET:

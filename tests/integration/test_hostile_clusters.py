@@ -10,7 +10,6 @@ import pytest
 from fedhpa.api.errors import InvalidObject, MemberUnavailable
 from fedhpa.kube.credentials import StaticCredentials
 from fedhpa.members.cluster import (
-    NO_LIMITS,
     Access,
     Cluster,
     ClusterSpec,
@@ -107,7 +106,7 @@ def test_an_authority_without_a_certificate_is_refused(bundle: str) -> None:
     """A caBundle without a certificate is an error: the system's authorities are not trusted in its place."""
     access = Access("https://10.0.0.1", "t", bundle, None, ())
     with pytest.raises(InvalidObject, match="caBundle"):
-        api_config("bad", access, StaticCredentials("Bearer t"), NO_LIMITS)
+        api_config("bad", access, StaticCredentials("Bearer t"))
 
 
 async def test_a_token_is_never_sent_in_the_clear() -> None:

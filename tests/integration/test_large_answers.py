@@ -185,8 +185,8 @@ async def test_annotations_that_consist_of_commas_hide_no_pod() -> None:
     items = [pod.format(number, "," * 262_100).encode() for number in range(70)]
     body = head("PodList", "v1") + b",".join(items) + b"]}"
     async with answering(body) as client, holds() as found:
-        listing = await client.list_leniently("/api/v1/pods", Pod, idle=60)
+        listed, _ = await client.list_leniently("/api/v1/pods", Pod, idle=60)
 
-    names = [item.metadata.name for item in listing.items if isinstance(item, Pod)]
+    names = [item.metadata.name for item in listed if isinstance(item, Pod)]
     assert [f"web-{number}" for number in range(70)] == names
     assert found.longest < MOST_SECONDS

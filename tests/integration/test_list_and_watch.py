@@ -16,8 +16,8 @@ from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.wire import ObjectMeta, Pod
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.records import Change
 from fedhpa.kube.reflector import Reflector
-from fedhpa.kube.store import Change
 from fedhpa.kube.supervision import Backoff
 from tests.support.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
 
@@ -380,7 +380,7 @@ async def test_a_problem_of_one_collection_is_logged_of_it() -> None:
                 await settled(api, reflector)
 
     told = [(entry["event"], entry["collection"]) for entry in logs[began:] if entry["log_level"] == "info"]
-    name = reflector._name
+    name = reflector._about["collection"]
     assert told == [("list or watch failed", name), ("list and watch work", name)]
 
 

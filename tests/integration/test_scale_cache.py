@@ -151,7 +151,7 @@ async def test_a_forgotten_write_still_outdates_the_watch() -> None:
         assert asked.spec.replicas == 5
         assert told is not None
         assert told.spec.replicas == 5
-        assert len(cache._newest) <= MAX_NOTED
+        assert len(cache.pending) <= MAX_NOTED
 
 
 async def test_a_forbidden_watch_is_logged_once() -> None:

@@ -11,7 +11,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import Recording
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.decision import Blocked, ClusterSnapshot, Failure, WorkloadReading
-from fedhpa.kube.store import Key
+from fedhpa.kube.records import Key
 
 WEB: Key = ("shop", "web")
 Selectors = Mapping[Key, Mapping[str, Selector]]

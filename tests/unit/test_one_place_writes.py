@@ -39,7 +39,7 @@ OTHERS = {
     "fedhpa/kube/events.py": "Events",
     "fedhpa/kube/leases.py": "Leases",
     "fedhpa/kube/writes.py": "for those who call its functions",
-    "fedhpa/members/finalizers.py": "finalizers of Clusters",
+    "fedhpa/members/cluster.py": "finalizers of Clusters",
     "fedhpa/serving/authentication.py": "reviews of tokens",
     "fedhpa/serving/authorization.py": "reviews of tokens and access",
 }

@@ -9,7 +9,7 @@ from controller.federatedhpa.pod_index import KEEP_SECONDS, PodIndex
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import PodSpec, Scale
 from fedhpa.cache import Fetched
-from fedhpa.kube.store import Change, Key
+from fedhpa.kube.records import Change, Key
 from fedhpa.scaling.records import PodRecord, UsageRecord
 from fedhpa.scaling.requests import shared_requests
 

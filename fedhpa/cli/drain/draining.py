@@ -117,7 +117,7 @@ async def listing(hub: ApiClient, kind: str) -> list[Any]:
 
     path = resource_path(federatedhpa.API_VERSION, f"{kind.lower()}s")
     with asking(f"cannot list {kind}s"):
-        return list((await hub.list_leniently(path, dict[str, Any])).items)
+        return list((await hub.list_leniently(path, dict[str, Any]))[0])
 
 
 class Draining:
@@ -184,7 +184,7 @@ async def forecast(
         known = {name: KnownCluster(name) for name in await known_members(hub, sources.namespace)}
     if CLUSTERS in sources.names:
         with asking("cannot list Clusters"):
-            found = (await hub.list_leniently(path, RawCluster)).items
+            found, _ = await hub.list_leniently(path, RawCluster)
         known |= {one.metadata.name: known_cluster(one) for one in found if isinstance(one, RawCluster)}
     return list(forecasts(raws, cluster, known)), list(scaled_by_rules_alone(crons, raws))
 

@@ -292,11 +292,10 @@ async def _token(member: Side, wanted: Wanted, account: str, say: Say, now: floa
     """Returns a token of the account. Raises ConfigError."""
     path = resource_path("v1", "serviceaccounts", wanted.namespace, account, "token")
     body = msgspec.json.encode(tokens.token_request(wanted.seconds))
-    json = "application/json"
     try:
         with member.asking("cannot request a token"):
             answer = await member.api.request(
-                "POST", path, body=body, content_type=json, deadline=DEADLINE_SECONDS, limit=MAX_ANSWER
+                "POST", path, body=body, deadline=DEADLINE_SECONDS, limit=MAX_ANSWER
             )
         issued = tokens.issued_token(answer.body, f"{wanted.namespace}/{account}", now)
     except InvalidObject as error:

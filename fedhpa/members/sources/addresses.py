@@ -9,10 +9,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.kube.config import check_proxy, check_url, is_local_address
+from fedhpa.kube.config import check_proxy, is_local_address
+from fedhpa.members.cluster import parts_of
 
 MAX_URL: Final = 2048
 MAX_PATTERNS: Final = 64
@@ -83,7 +83,7 @@ def checked_server(url: str, patterns: tuple[ServerPattern, ...], field: str, wh
     InvalidObject.
     """
     url = url.rstrip("/")
-    host, port = _parts(url, field, secure=True)
+    host, port = _place(url, field, secure=True)
     matching = [one for one in patterns if one.matches(host, port)]
     if patterns and not matching:
         raise InvalidObject(f"{field} {host}:{port} matches no pattern of {where}: correct one of them")
@@ -97,20 +97,15 @@ def checked_proxy(url: str, field: str) -> str | None:
     """Returns the proxy of a member; None for "". Raises InvalidObject."""
     if not url:
         return None
-    host, _ = _parts(url, field, secure=False)
+    host, _ = _place(url, field, secure=False)
     _refuse_local(host, field)
     return check_proxy(url)
 
 
-def _parts(url: str, field: str, *, secure: bool) -> tuple[str, int]:
-    if not url or len(url) > MAX_URL:
-        raise InvalidObject(f"{field} is {'too long' if url else 'not set'}")
-    try:
-        parts = urlsplit(check_url(url))
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("it has a user, a query or a fragment")
-    except ValueError as error:
-        raise InvalidObject(f"{field} is no URL of the form https://HOST[:PORT][/PATH]: {error}") from error
+def _place(url: str, field: str, *, secure: bool) -> tuple[str, int]:
+    if len(url) > MAX_URL:
+        raise InvalidObject(f"{field} is too long")
+    parts = parts_of(url, field)
     if secure and parts.scheme != "https":
         raise InvalidObject(f"{field} is {parts.scheme}, which would show the credentials: use https")
     return parts.hostname or "", parts.port or _HTTPS

@@ -7,7 +7,6 @@ the same form under the names NAME-metrics, and reads Argo CD's own ones only wi
 from __future__ import annotations
 
 import asyncio
-import base64
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
@@ -26,12 +25,12 @@ from fedhpa.members.cluster import (
     Cluster,
     ClusterMeta,
     ForeignCluster,
+    decoded,
     foreign_meta,
 )
 from fedhpa.members.sources.addresses import checked_proxy, checked_server, patterns_of
 from fedhpa.members.sources.notes import MemberNotes
-from fedhpa.members.sources.secrets import REREAD_SECONDS, read_again
-from fedhpa.members.sources.source import Changes, Found, Source
+from fedhpa.members.sources.source import REREAD_SECONDS, Changes, Found, Source, read_again
 
 log = structlog.get_logger(__name__)
 
@@ -251,7 +250,6 @@ class ArgoSource(Source):
             token=token,
             ca_bundle=None if tls.insecure else authority or None,
             proxy=checked_proxy(config.proxy_url, "proxyUrl of its Secret"),
-            proxy_headers=(),
             pair=pair,
             system_trust=not authority and not tls.insecure,
             server_name=tls.server_name or None,
@@ -288,9 +286,8 @@ class ArgoSource(Source):
 
 def _text(data: Mapping[str, str], key: str, most: int = 4096) -> str:
     """Returns a text of a Secret; "" if it has none, or one that is too long or no text."""
-    encoded = data.get(key, "")
     try:
-        text = base64.b64decode(encoded, validate=True).decode().strip() if encoded else ""
+        text = decoded(data.get(key, ""))
     except ValueError:
         return ""
     return text if len(text) <= most else ""
@@ -298,6 +295,6 @@ def _text(data: Mapping[str, str], key: str, most: int = 4096) -> str:
 
 def _decoded(encoded: str, field: str) -> str:
     try:
-        return base64.b64decode(encoded, validate=True).decode(errors="replace").strip()
+        return decoded(encoded, "replace")
     except ValueError as error:
         raise InvalidObject(f"tlsClientConfig.{field} of its Secret is no base64") from error

@@ -20,9 +20,9 @@ from fedhpa.api.json import decode_json
 from fedhpa.api.member_sources import SERVERS_MAP, TAINTS_MAP, AcceptedServer, MemberSources, Server
 from fedhpa.api.taints import MAX_TAINTS, NO_SCHEDULE, Taint
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, Change, Reflector, resource_path, supervise
+from fedhpa.kube import ApiClient, Change, Reflector, supervise
 from fedhpa.members.cluster import Access
-from fedhpa.members.sources.source import Changes
+from fedhpa.members.sources.source import Changes, named_object
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +45,10 @@ class _ConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
+def _data(found: _ConfigMap) -> Mapping[str, str]:
+    return found.data or {}
+
+
 class _Map:
     """The newest content of one ConfigMap, watched by its name."""
 
@@ -58,15 +62,8 @@ class _Map:
         on_problem: Callable[[str | None], None] | None = None,
     ) -> None:
         self._changed = changed
-        self.reflector: Reflector[Mapping[str, str]] = Reflector(
-            hub,
-            resource_path("v1", "configmaps", namespace),
-            _ConfigMap,
-            lambda found: found.data or {},
-            field_selector=f"metadata.name={name}",
-            name=f"configmap {namespace}/{name}",
-            on_problem=on_problem,
-            clock=clock,
+        self.reflector: Reflector[Mapping[str, str]] = named_object(
+            hub, "configmaps", namespace, name, _ConfigMap, _data, on_problem=on_problem, clock=clock
         )
         self._before: Mapping[str, str] = {}
         self.reflector.subscribe(self._note)

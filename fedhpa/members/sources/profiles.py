@@ -7,7 +7,6 @@ that it names makes the credentials. `command`, arguments and variables come fro
 from __future__ import annotations
 
 import asyncio
-import base64
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
@@ -38,6 +37,7 @@ from fedhpa.members.cluster import (
     ClusterStatus,
     Condition,
     ForeignCluster,
+    decoded,
     foreign_meta,
 )
 from fedhpa.members.sources.addresses import checked_proxy, checked_server
@@ -274,9 +274,7 @@ def access_of(provider: Provider, described: ProviderCluster) -> Access:
             "the credentials: write certificate-authority-data"
         )
     try:
-        bundle = base64.b64decode(described.certificate_authority_data, validate=True).decode(
-            errors="replace"
-        )
+        bundle = decoded(described.certificate_authority_data, "replace")
     except ValueError as error:
         raise InvalidObject(
             f"access provider {provider.name}: certificate-authority-data is no base64"
@@ -286,7 +284,6 @@ def access_of(provider: Provider, described: ProviderCluster) -> Access:
         token="",  # a plugin makes it
         ca_bundle=bundle or None,
         proxy=checked_proxy(described.proxy_url, f"cluster.proxy-url of access provider {provider.name}"),
-        proxy_headers=(),
         system_trust=not bundle,
         server_name=described.tls_server_name or None,
         avoids_local=avoids_local,

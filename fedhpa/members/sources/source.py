@@ -4,18 +4,68 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 
-from fedhpa.kube import Reflector
+from fedhpa.api.errors import FedHPAError
+from fedhpa.kube import ApiClient, Backoff, Reflector, report_failure, resource_path
 from fedhpa.members.cluster import Access, Cluster, ClusterSpec
 
 if TYPE_CHECKING:
     from fedhpa.members.sources.notes import MemberNotes
 
+log = structlog.get_logger(__name__)
+
+D = TypeVar("D")
+R = TypeVar("R")
+
+# After 401s a Secret is read again at most this often.
+REREAD_SECONDS: Final = 1.0
+
 # Called with the name of each member whose record or access may have changed.
 Changes = Callable[[str], None]
+
+
+def named_object(
+    hub: ApiClient,
+    plural: str,
+    namespace: str,
+    name: str,
+    kind: type[D],
+    read: Callable[[D], R],
+    *,
+    backoff: Backoff | None = None,
+    on_problem: Callable[[str | None], None] | None = None,
+    clock: Callable[[], float],
+) -> Reflector[R]:
+    """Returns a reflector of one core/v1 object, for which rights to exactly this object suffice."""
+    return Reflector(
+        hub,
+        resource_path("v1", plural, namespace),
+        kind,
+        read,
+        field_selector=f"metadata.name={name}",
+        name=f"{plural.removesuffix('s')} {namespace}/{name}",
+        backoff=backoff,
+        on_problem=on_problem,
+        clock=clock,
+    )
+
+
+async def read_again(
+    hub: ApiClient, key: tuple[str, str], kind: type[D], deadline: float, *, cluster: str
+) -> D | None:
+    """Returns a Secret that is read again after a 401; None if it cannot be read, which its watch reports."""
+    namespace, name = key
+    try:
+        return await hub.get(resource_path("v1", "secrets", namespace, name), kind, deadline=deadline)
+    except FedHPAError as error:
+        log.debug("secret not read again", cluster=cluster, error=str(error))
+    except Exception as error:
+        report_failure("secret-read", error, cluster=cluster, namespace=namespace, name=name)
+    return None
 
 
 class Found(NamedTuple):
