@@ -1,6 +1,9 @@
-"""Generates the CustomResourceDefinitions from the pydantic models.
+"""The CustomResourceDefinitions: generated from the pydantic models, or read from the files of the chart.
 
-This module walks the models itself, because pydantic's JSON schema ($ref, anyOf with null) is not structural.
+Cluster and the kinds of group fedhpa.io have no model, so their CRDs are written by hand in
+charts/fedhpa/files/crds. The files beside this module are links to them, and the files themselves in a wheel.
+
+The models are walked here, because pydantic's JSON schema ($ref, anyOf with null) is not structural.
 Defaults in the schema:
 
 - The cpu metric, and the rules of both directions once `behavior` is present: /mutate writes the same values.
@@ -20,24 +23,19 @@ not check `format: int32`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fedhpa.api import (
-    cluster,
-    cronfederatedhpa,
-    default_values,
-    federatedhpa,
-    known_cluster,
-    placements,
-    scaling_record,
-)
+from fedhpa.api import cronfederatedhpa, default_values, federatedhpa
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
 from fedhpa.api.shape import Property, Shape, properties
-from fedhpa.api.yaml import print_yaml
+from fedhpa.api.yaml import print_yaml, read_yaml
 
 Schema = dict[str, Any]
 _INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
@@ -57,10 +55,8 @@ class Definition:
     """The parts of a CRD beside its schema."""
 
     model: type[TypedObject]
-    group: str
     plural: str
-    scope: str
-    short_names: tuple[str, ...]
+    short_name: str
     columns: tuple[Column, ...]
 
 
@@ -73,10 +69,8 @@ _AGE = Column("AGE", "date", ".metadata.creationTimestamp")
 
 FEDERATED_HPA: Final = Definition(
     federatedhpa.FederatedHPA,
-    federatedhpa.GROUP,
     "federatedhpas",
-    "Namespaced",
-    ("fhpa",),
+    "fhpa",
     (
         Column("TARGETS", "string", ".status.summary.targets"),
         Column("MIN", "string", ".status.summary.min"),
@@ -92,10 +86,8 @@ FEDERATED_HPA: Final = Definition(
 )
 CRON_FEDERATED_HPA: Final = Definition(
     cronfederatedhpa.CronFederatedHPA,
-    federatedhpa.GROUP,
     "cronfederatedhpas",
-    "Namespaced",
-    ("cronfhpa",),
+    "cronfhpa",
     (
         Column("TARGET", "string", ".status.summary.target"),
         Column("NEXT", "string", ".status.summary.next"),
@@ -106,39 +98,40 @@ CRON_FEDERATED_HPA: Final = Definition(
         *(column._replace(priority=1) for column in _REFERENCE),
     ),
 )
-CLUSTER: Final = Definition(
-    cluster.Cluster,
-    known_cluster.GROUP,
-    "clusters",
-    "Cluster",
-    (),
-    (
-        Column("VERSION", "string", ".status.kubernetesVersion"),
-        Column("MODE", "string", ".spec.syncMode"),
-        _READY,
-        _AGE,
-    ),
-)
+# The names of the CRDs in files. The file is that of the group.
+CLUSTER: Final = "clusters.cluster.karmada.io"
+SCALING_RECORD: Final = "scalingrecords.fedhpa.io"
+PLACEMENT: Final = "placements.fedhpa.io"
+RECORDS: Final = (SCALING_RECORD, PLACEMENT)
+Kind = Definition | str
 
 
-def custom_resource_definition(definition: Definition) -> dict[str, Any]:
+@cache
+def _in_file(group: str) -> dict[str, Schema]:
+    text = Path(__file__).with_name(f"{group}.yaml").read_text(encoding="utf-8")
+    return {one["metadata"]["name"]: one for one in read_yaml(text)}
+
+
+def custom_resource_definition(definition: Kind) -> dict[str, Any]:
     """Returns the CustomResourceDefinition (apiextensions.k8s.io/v1) of one kind."""
+    if isinstance(definition, str):
+        return copy.deepcopy(_in_file(definition.partition(".")[2])[definition])
     kind = definition.model.__name__
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{definition.plural}.{definition.group}"},
+        "metadata": {"name": f"{definition.plural}.{federatedhpa.GROUP}"},
         "spec": {
-            "group": definition.group,
+            "group": federatedhpa.GROUP,
             "names": {
                 "categories": ["karmada-io"],
                 "kind": kind,
                 "listKind": f"{kind}List",
                 "plural": definition.plural,
-                "shortNames": list(definition.short_names),
+                "shortNames": [definition.short_name],
                 "singular": kind.lower(),
             },
-            "scope": definition.scope,
+            "scope": "Namespaced",
             "versions": [
                 {
                     "name": federatedhpa.VERSION,
@@ -157,15 +150,9 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
     }
 
 
-def render(definitions: tuple[Definition, ...]) -> str:
+def render(definitions: tuple[Kind, ...]) -> str:
     """Returns the CRDs as a YAML stream. `fedhpa crds` prints it, and the chart contains it."""
     return print_yaml([custom_resource_definition(definition) for definition in definitions])
-
-
-def render_records() -> str:
-    """Returns the CRDs of our own group as YAML: ScalingRecords, and Placements for Argo CD."""
-    ours = (scaling_record, placements)
-    return print_yaml([kind.custom_resource_definition() for kind in ours])
 
 
 def _root_schema(model: type[TypedObject]) -> Schema:
@@ -188,8 +175,6 @@ def _object_schema(model: type[ApiModel]) -> Schema:
     }
     if model.required:
         schema["required"] = sorted(model.required)
-    if model.preserve_unknown:
-        schema["x-kubernetes-preserve-unknown-fields"] = True
     return schema
 
 

@@ -14,7 +14,6 @@ from fedhpa.api.model import (
     Int64,
     Item,
     LongText,
-    Name,
     ScalarType,
     Text,
     Time,
@@ -117,12 +116,3 @@ class TypedObject(ApiModel):
     api_version: Text = ""
     kind: Text = ""
     metadata: ObjectMeta = Field(default_factory=lambda: ObjectMeta())
-
-
-class ObjectReference(ApiModel):
-    """A reference to an object by namespace and name."""
-
-    required: ClassVar[tuple[str, ...]] = ("name", "namespace")
-
-    namespace: Name = Field("", description="Namespace of the object. Example: fedhpa-system.")
-    name: Name = Field("", description="Name of the object. Example: member1.")

@@ -76,7 +76,6 @@ class ApiModel(BaseModel):
     # JSON names that the schema requires. The models require nothing: an absent scalar has its zero value,
     # and admission has its own messages for missing fields.
     required: ClassVar[tuple[str, ...]] = ()
-    preserve_unknown: ClassVar[bool] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -172,4 +171,3 @@ Time = Annotated[
 RawQuantity = Annotated[
     str | int | float, BeforeValidator(_wrapped(_quantity)), ScalarType("resource.Quantity", QUANTITY_SCHEMA)
 ]
-Labels = Annotated[dict[str, Item], Crd({"maxProperties": 64})]

@@ -25,10 +25,6 @@ def crds(
     """
     from fedhpa.admission import crd
 
-    if records:
-        typer.echo(crd.render_records(), nl=False)
-        return
-    definitions: tuple[crd.Definition, ...] = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
-    if with_clusters:
-        definitions += (crd.CLUSTER,)
-    typer.echo(crd.render(definitions) + crd.render_records(), nl=False)
+    ours = () if records else (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
+    clusters = (crd.CLUSTER,) if with_clusters and not records else ()
+    typer.echo(crd.render((*ours, *clusters, *crd.RECORDS)), nl=False)

@@ -81,7 +81,8 @@ def check_definitions(site: Site) -> set[str]:
     """Checks the CRDs. Returns the kinds that the hub does not serve."""
     absent = set()
     for wanted in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
-        kind, own = wanted.model.__name__, custom_resource_definition(wanted)
+        own = custom_resource_definition(wanted)
+        kind = own["spec"]["names"]["kind"]
         stored = site.definitions[own["metadata"]["name"]]
         if wanted is CLUSTER and CLUSTERS not in site.sources.names:
             continue

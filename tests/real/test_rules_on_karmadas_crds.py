@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from fedhpa.admission import crd
-from fedhpa.api import scaling_record
 from fedhpa.api.times import parse_time
 from testbed.real.controlplane import ControlPlane
 from testbed.stage.api import PlaneApi, has_condition
@@ -137,7 +136,7 @@ async def start(plane: ControlPlane) -> None:
     ours = yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)))
     manifests = [karmada_crds.as_karmada_has_it(each) for each in ours]
     manifests += yaml.safe_load_all(crd.render((crd.CLUSTER,)))
-    manifests.append(scaling_record.custom_resource_definition())
+    manifests.append(crd.custom_resource_definition(crd.SCALING_RECORD))
     async with plane.api() as api:
         await api.apply_all([*manifests, *hub_rights()])
         for manifest in manifests:
