@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union
@@ -51,6 +51,21 @@ def properties(model: type[ApiModel]) -> Mapping[str, Property]:
         name = info.alias or attribute
         found[name] = Property(attribute, name, info.description or "", _shape(hints[attribute]))
     return found
+
+
+@cache
+def fields_with(model: type[ApiModel], wanted: Callable[[Shape], bool]) -> tuple[Property, ...]:
+    """Returns the fields of a model whose shape is wanted, or that lead to such a field."""
+    return tuple([one for one in properties(model).values() if leads_to(one.shape, wanted)])
+
+
+def leads_to(shape: Shape, wanted: Callable[[Shape], bool]) -> bool:
+    """True if a shape is wanted, or that of its items or of a field below it."""
+    return (
+        wanted(shape)
+        or (shape.item is not None and leads_to(shape.item, wanted))
+        or (shape.model is not None and bool(fields_with(shape.model, wanted)))
+    )
 
 
 def stored_json(value: Any) -> Any:
