@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA, Definition, custom_resource_definition
-from fedhpa.api.federatedhpa import VERSION
+from fedhpa.api.federatedhpa import GROUP, VERSION
 
 FOLDER: Final = Path(__file__).parents[2] / "schemas"
 KINDS: Final = (FEDERATED_HPA, CRON_FEDERATED_HPA)
@@ -19,14 +19,14 @@ DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
 def schema_path(definition: Definition) -> Path:
     """Returns the file of a kind's schema. kubeconform finds it by group, kind and version."""
-    return FOLDER / definition.group / f"{definition.model.__name__.lower()}_{VERSION}.json"
+    return FOLDER / GROUP / f"{definition.model.__name__.lower()}_{VERSION}.json"
 
 
 def schema_text(definition: Definition) -> str:
     """Returns the JSON schema (draft 7) of a kind as text. Unknown fields are errors."""
     crd = custom_resource_definition(definition)
     root = _strict(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
-    root["properties"]["apiVersion"]["enum"] = [f"{definition.group}/{VERSION}"]
+    root["properties"]["apiVersion"]["enum"] = [f"{GROUP}/{VERSION}"]
     root["properties"]["kind"]["enum"] = [definition.model.__name__]
     root["required"] = sorted({"apiVersion", "kind", "metadata", *root.get("required", ())})
     return json.dumps({"$schema": DRAFT, **root}, indent=1) + "\n"
