@@ -25,6 +25,6 @@ def crds(
     """
     from fedhpa.admission import crd
 
-    ours = () if records else (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
-    clusters = (crd.CLUSTER,) if with_clusters and not records else ()
-    typer.echo(crd.render((*ours, *clusters, *crd.RECORDS)), nl=False)
+    ours = () if records else ("autoscaling.karmada.io",)
+    clusters = ("cluster.karmada.io",) if with_clusters and not records else ()
+    typer.echo(crd.text_of(*ours, *clusters, "fedhpa.io"), nl=False)
