@@ -77,21 +77,15 @@ class LabelSelectorRequirement(ApiModel):
     go_package: ClassVar[str] = "v1"
     required: ClassVar[tuple[str, ...]] = ("key", "operator")
 
-    key: LongText = Field(
-        "", description="Label that the requirement checks; in a fieldSelector the field. Example: tier."
-    )
-    operator: LongText = Field(
-        "",
-        description="In, NotIn, Exists or DoesNotExist. A fieldSelector takes only In and NotIn. "
-        "Example: In.",
-    )
+    key: LongText = ""
+    """Label that the requirement checks; in a fieldSelector the field. Example: tier."""
+    operator: LongText = ""
+    """In, NotIn, Exists or DoesNotExist. A fieldSelector takes only In and NotIn. Example: In."""
     values: Annotated[
         tuple[Item, ...], Crd({"maxItems": MAX_CLUSTERS, "x-kubernetes-list-type": "atomic"})
-    ] = Field(
-        (),
-        description="Values to compare with. Required for In and NotIn, forbidden for Exists and "
-        "DoesNotExist. Example: [gold, silver].",
-    )
+    ] = ()
+    """Values to compare with. Required for In and NotIn, forbidden for Exists and DoesNotExist. Example:
+    [gold, silver]."""
 
 
 class LabelSelector(ApiModel):
@@ -99,15 +93,12 @@ class LabelSelector(ApiModel):
 
     go_package: ClassVar[str] = "v1"
 
-    match_labels: Annotated[dict[str, Item], Crd({"maxProperties": 64})] = Field(
-        default_factory=dict, description="Labels that must have exactly these values. Example: {tier: gold}."
-    )
+    match_labels: Annotated[dict[str, Item], Crd({"maxProperties": 64})] = Field(default_factory=dict)
+    """Labels that must have exactly these values. Example: {tier: gold}."""
     match_expressions: Annotated[
         tuple[LabelSelectorRequirement, ...], Crd({"maxItems": 64, "x-kubernetes-list-type": "atomic"})
-    ] = Field(
-        (),
-        description="Requirements on labels. Example: [{key: tier, operator: In, values: [gold, silver]}].",
-    )
+    ] = ()
+    """Requirements on labels. Example: [{key: tier, operator: In, values: [gold, silver]}]."""
 
 
 class TypedObject(ApiModel):

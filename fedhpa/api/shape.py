@@ -34,11 +34,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Property:
-    """One field of a model: its attribute, JSON name, description and type."""
+    """One field of a model: its attribute, JSON name and type."""
 
     attribute: str
     name: str
-    description: str
     shape: Shape
 
 
@@ -49,7 +48,7 @@ def properties(model: type[ApiModel]) -> Mapping[str, Property]:
     found = {}
     for attribute, info in model.model_fields.items():
         name = info.alias or attribute
-        found[name] = Property(attribute, name, info.description or "", _shape(hints[attribute]))
+        found[name] = Property(attribute, name, _shape(hints[attribute]))
     return found
 
 

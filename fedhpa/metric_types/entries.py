@@ -42,7 +42,8 @@ class _MetricStatus(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: MetricSourceType = Field("", description="Type of the metric, as in spec.metrics.")
+    type: MetricSourceType = ""
+    """Type of the metric, as in spec.metrics."""
 
 
 def _field(model: type[V2Model], description: str) -> Any:

@@ -22,16 +22,21 @@ not check `format: int32`.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from fedhpa.api import cronfederatedhpa, default_values, federatedhpa
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
-from fedhpa.api.shape import Property, Shape, properties
+from fedhpa.api.shape import Shape, properties
 from fedhpa.api.yaml import print_yaml
 
 Schema = dict[str, Any]
@@ -155,7 +160,7 @@ def _root_schema(model: type[TypedObject]) -> Schema:
 def _object_schema(model: type[ApiModel]) -> Schema:
     schema: Schema = {"type": "object", "description": _first_line(model)}
     schema["properties"] = {
-        name: _with_default(model, name, _property_schema(property_))
+        name: _with_default(model, name, _schema(property_.shape) | _description(model, property_.attribute))
         for name, property_ in properties(model).items()
     }
     if model.required:
@@ -163,11 +168,27 @@ def _object_schema(model: type[ApiModel]) -> Schema:
     return schema
 
 
-def _property_schema(property_: Property) -> Schema:
-    schema = _schema(property_.shape)
-    if property_.description:
-        schema["description"] = property_.description
-    return schema
+def _description(model: type[ApiModel], attribute: str) -> Schema:
+    """Returns the description of a field: the text below it, or one that is given because it has numbers."""
+    texts = {name: text for one in reversed(model.__mro__) for name, text in _texts_below(one).items()}
+    text = model.model_fields[attribute].description or texts.get(attribute)
+    return {"description": text} if text else {}
+
+
+@cache
+def _texts_below(model: type) -> dict[str, str]:
+    """Returns the texts that stand below the fields in the source of a class."""
+    try:
+        source = textwrap.dedent(inspect.getsource(model))
+    except (OSError, TypeError):  # made at run time, or not in Python
+        return {}
+    body = cast(ast.ClassDef, ast.parse(source).body[0]).body
+    return {
+        field.target.id: " ".join(below.value.value.split())
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
 
 
 def _schema(shape: Shape) -> Schema:
