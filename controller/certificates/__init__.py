@@ -4,5 +4,5 @@ One process does so at a time: the holder of the Lease `fedhpa-controller-certif
 decided by `certs.keeping`; docs/how-to/certificates.md is for people.
 """
 
-from controller.certificates.leading import lead_certificates, secrets_config
+from controller.certificates.leading import CERTIFICATES_LEASE, keep_certificates, secrets_config
 from controller.certificates.manager import CertificateMetrics

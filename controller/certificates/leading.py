@@ -1,19 +1,14 @@
-"""Leads the Lease of the certificates, and keeps them while this process holds it."""
+"""Keeps the certificates of the webhook and the adapter, with the API server that has their Secrets."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import datetime as dt
-import functools
 import os
-import socket
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
-
-import structlog
 
 from certs.certificate_store import CertificateStore
 from controller.certificates.manager import COMPONENT, CertificateManager, CertificateMetrics
@@ -25,72 +20,41 @@ from controller.flags import (
     MANAGE_CERTIFICATES,
 )
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.rights import NAMESPACE
 from fedhpa.kube import (
     ApiClient,
     ApiConfig,
     Clock,
     EventRecorder,
-    LeaderElector,
-    LeaseTiming,
     follow_config,
     load_config,
     supervise,
 )
-from fedhpa.kube.config import SERVICE_ACCOUNT, in_cluster_config
+from fedhpa.kube.config import in_cluster_config
 from fedhpa.serving.flags import Values, common
+from fedhpa.serving.flags.members import own_namespace
 
-LEASE: Final = "fedhpa-controller-certificates"
+# Its holder keeps the certificates.
+CERTIFICATES_LEASE: Final = "fedhpa-controller-certificates"
 
-log = structlog.get_logger(__name__)
 
-
-async def lead_certificates(
+async def keep_certificates(
     values: Values,
     hub: ApiClient,
     secrets_at: ApiConfig | None,
     metrics: CertificateMetrics,
-    lease_namespace: str,
-    timing: LeaseTiming,
-    set_leader: Callable[[str, bool], None] = lambda *_: None,
-    *,
+    leads: Callable[[], bool],
     clock: Clock,
 ) -> None:
-    """Keeps the certificates whenever this process holds the Lease, until cancelled.
+    """Keeps the certificates while `leads()` is true, until cancelled.
 
-    `secrets_at` is the answer of `secrets_config`. `set_leader` is called with "certificates" when this
-    process begins or ends to hold the Lease.
+    `secrets_at` is the answer of `secrets_config`.
     """
-    on_lead = functools.partial(set_leader, "certificates")
-    namespace = values[CERTIFICATES_NAMESPACE] or _pod_namespace()
+    namespace = values[CERTIFICATES_NAMESPACE] or own_namespace()
     lifetime = dt.timedelta(seconds=values[CERTIFICATES_LIFETIME])
     async with _secrets_api(secrets_at, values[CERTIFICATES_KUBECONFIG], hub, clock) as secrets_api:
-        hosts = values[CERTIFICATES_HOSTS]
-        store = CertificateStore(secrets_api, hub, namespace, hosts)
-
-        async def keep(leads: Callable[[], bool]) -> None:
-            events = EventRecorder(secrets_api, COMPONENT, wall=clock.wall)
-            # A machine that was suspended must not write on an old claim.
-            steady = clock.counting_suspension()
-            await CertificateManager(
-                store, events, metrics, lifetime=lifetime, leads=leads, clock=steady
-            ).run()
-
-        on_lead(not values[common.LEADER_ELECT])
-        if not values[common.LEADER_ELECT]:
-            await keep(lambda: True)
-            return
-        elector = LeaderElector(
-            hub,
-            lease_namespace,
-            LEASE,
-            f"{socket.gethostname()}_{uuid.uuid4()}",
-            timing=timing,
-            on_change=on_lead,
-            clock=clock.boot,
-            wall=clock.wall,
-        )
-        await elector.run(lambda: keep(lambda: elector.is_leader))
+        store = CertificateStore(secrets_api, hub, namespace, values[CERTIFICATES_HOSTS])
+        events = EventRecorder(secrets_api, COMPONENT, wall=clock.wall)
+        await CertificateManager(store, events, metrics, lifetime=lifetime, leads=leads, clock=clock).run()
 
 
 async def secrets_config(values: Values, clock: Clock) -> ApiConfig | None:
@@ -132,10 +96,3 @@ async def _secrets_api(
                 yield client
             finally:
                 follower.cancel()
-
-
-def _pod_namespace() -> str:
-    if namespace := os.environ.get("POD_NAMESPACE"):
-        return namespace
-    mounted = SERVICE_ACCOUNT / "namespace"
-    return mounted.read_text().strip() if mounted.is_file() else NAMESPACE
