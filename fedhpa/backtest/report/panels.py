@@ -90,7 +90,7 @@ def _y(field: str, top: float, **axis: Any) -> dict[str, Any]:
 def _layer(
     kind: str, encoding: dict[str, Any], data: str = "", transform: Sequence[Any] = (), **mark: Any
 ) -> dict[str, Any]:
-    """Returns marks that are cut at the panel, are interrupted at gaps, and have no tooltip of the library."""
+    """Returns marks that are cut at the panel, interrupted at gaps, and without a tooltip of the library."""
     fixed = {"type": kind, "clip": True, "invalid": "break-paths-filter-domains", "tooltip": None}
     layer: dict[str, Any] = {"mark": {**fixed, **mark}}
     if encoding:
