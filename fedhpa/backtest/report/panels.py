@@ -43,7 +43,7 @@ def panels(report: Report, drawing: Drawing, colours: Mapping[str, str]) -> list
     times = {"type": "utc", "domain": [drawing.start, drawing.end], "nice": False}
     axis = {"format": TIMES, "labelOverlap": True, "tickCount": {"expr": "max(2, width / 90)"}}
     # Behind the lines the times without data are shaded. Above them are the marks, and in the first panel the
-    # texts of marks and gaps: a text ends before the next one begins (`_labels`).
+    # texts of marks and gaps: a text ends before the next one begins (`_labelled`).
     shade = _layer("rect", {"x2": {"field": "end"}}, "gaps", color=colours["gap"], opacity=0.22)
     marks = _layer("rule", {}, "marks", color=colours["text"], strokeDash=[2, 3], strokeWidth=1.2)
     room = {"expr": f"width * {ROOM} - 6"}
