@@ -30,8 +30,6 @@ SELECT_POLICIES: Final = ("Disabled", "Max", "Min")
 MAX_PERIOD_SECONDS: Final = 1800
 MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
-ATOMIC: Final = {"x-kubernetes-list-type": "atomic"}
-
 ScalingPolicyType = Annotated[Text, ScalarType("v2.HPAScalingPolicyType", {"type": "string"})]
 ScalingPolicySelect = Annotated[Text, ScalarType("v2.ScalingPolicySelect", {"type": "string"})]
 ConditionType = Annotated[Name, ScalarType("v2.HorizontalPodAutoscalerConditionType", {"type": "string"})]
@@ -87,7 +85,7 @@ class HPAScalingRules(V2Model):
     forbids this direction. Default: Max. Example: Disabled."""
     # None means that the field is absent. An empty list was written, and is refused.
     policies: Annotated[
-        tuple[HPAScalingPolicy, ...] | None, Crd({"minItems": 1, "maxItems": MAX_METRICS, **ATOMIC})
+        tuple[HPAScalingPolicy, ...] | None, Crd({"minItems": 1, "maxItems": MAX_METRICS})
     ] = None
     """Limits on the change within a period; at least one if given. Default: for scaleUp 4 pods or 100 percent
     in 15 seconds, for scaleDown 100 percent in 15 seconds. Example: [{type: Pods, value: 4, periodSeconds:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from fedhpa.api.autoscaling import ATOMIC
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
 from fedhpa.api.model import MAX_CLUSTERS, ApiModel, Bool, Checked, Crd, Item, Name
 
 ClusterName = Annotated[Item, Crd({"minLength": 1})]
-ClusterNames = Annotated[tuple[ClusterName, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)]
+ClusterNames = Annotated[tuple[ClusterName, ...], Checked({"maxItems": MAX_CLUSTERS})]
 
 
 class FieldSelector(ApiModel):
     """Selects clusters by the fields provider, region and zone of their Cluster objects."""
 
-    match_expressions: Annotated[
-        tuple[LabelSelectorRequirement, ...], Checked({"maxItems": 64}), Crd(ATOMIC)
-    ] = ()
+    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Checked({"maxItems": 64})] = ()
     """Requirements; all must hold. Keys are provider, region and zone. Example: [{key: region, operator: In,
     values: [eu-west]}]."""
 

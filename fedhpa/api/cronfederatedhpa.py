@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC, Condition, CrossVersionObjectReference
+from fedhpa.api.autoscaling import Condition, CrossVersionObjectReference
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
     MAX_RULES,
@@ -90,7 +90,7 @@ class CronFederatedHPARule(ApiModel):
     end_date: Day | None = None
     """Last date (YYYY-MM-DD, in the rule's time zone) on which the rule fires; a window may end later.
     Default: no last date. Example: 2026-11-30."""
-    exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = ()
+    exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES})] = ()
     """Dates in the rule's time zone on which the rule does not fire, at most 366: YYYY-MM-DD, a range of them
     as FROM/TO, or --MM-DD for each year. Default: none. Example: [--12-25, 2026-07-20/2026-08-31]."""
     at_least: Bool | None = None
@@ -106,7 +106,7 @@ class CronFederatedHPASpec(ApiModel):
     scale_target_ref: CrossVersionObjectReference = Field(default_factory=CrossVersionObjectReference)
     """The workload whose replicas change, or the FederatedHPA whose limits change, in the namespace of this
     object. Example: {apiVersion: autoscaling.karmada.io/v1alpha1, kind: FederatedHPA, name: web}."""
-    rules: Annotated[tuple[CronFederatedHPARule, ...], Checked({"maxItems": MAX_RULES}), Crd(ATOMIC)] = ()
+    rules: Annotated[tuple[CronFederatedHPARule, ...], Checked({"maxItems": MAX_RULES})] = ()
     """Schedules and the sizes that they set. Example: [{name: morning, schedule: "0 8 * * *",
     targetMinReplicas: 10}]."""
 
@@ -165,13 +165,11 @@ class ExecutionHistory(ApiModel):
     """Name of the rule."""
     next_execution_time: Time | None = None
     """When the rule fires next, or the execution that could not be applied yet."""
-    successful_executions: Annotated[
-        tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})
-    ] = ()
+    successful_executions: Annotated[tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY})] = ()
     """Executions that were applied, at most successfulHistoryLimit."""
-    failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = ()
+    failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY})] = ()
     """Executions that could not be applied, at most failedHistoryLimit."""
-    missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = ()
+    missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY})] = ()
     """Executions that are never applied: late, superseded, or of a window that is over."""
 
 
@@ -196,11 +194,10 @@ class CronFederatedHPAStatus(ApiModel):
     observed_generation: Int64 | None = None
     """metadata.generation of the spec that the status is for."""
     conditions: Annotated[
-        tuple[Condition, ...],
-        Crd({"maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        tuple[Condition, ...], Crd({"maxItems": 16, "x-kubernetes-list-map-keys": ["type"]})
     ] = ()
     """Ready, and SoleOwner or HubCompatible where there is something to report."""
-    execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = ()
+    execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES})] = ()
     """The executions of each rule."""
     summary: CronSummary | None = None
     """Texts of the columns, as old as the status."""

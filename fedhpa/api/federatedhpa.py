@@ -11,11 +11,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import BeforeValidator, Field
 
 from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, EQUAL, AssignmentPolicy
-from fedhpa.api.autoscaling import (
-    ATOMIC,
-    Behavior,
-    CrossVersionObjectReference,
-)
+from fedhpa.api.autoscaling import Behavior, CrossVersionObjectReference
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection, PlacementPublication
 from fedhpa.api.default_values import (
     CLUSTER_LOST_TIMEOUT_SECONDS,
@@ -116,7 +112,7 @@ class FederatedHPAAssignment(ApiModel):
     Mode Centralized needs --propagation=direct for it. Never leaves them there. Default: WhenQuiet for
     Prioritized, Never for the others. Example: WhenQuiet."""
     cluster_autoscaling_preference: Annotated[
-        tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)
+        tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS})
     ] = ()
     """Weights, priorities and bounds of single clusters. Default: none. Example: [{targetCluster:
     {clusterNames: [member1]}, staticWeight: 3}]."""
@@ -168,7 +164,7 @@ class FederatedHPASpec(ApiModel):
     Distributed also scalingToZero. Default: 1. Example: 2."""
     max_replicas: Maximum | None = None
     """Most replicas over all clusters together. Required, here or as federatedMaxReplicas. Example: 30."""
-    metrics: Annotated[tuple[MetricSpec, ...], Checked({"maxItems": MAX_METRICS}), Crd(ATOMIC)] = ()
+    metrics: Annotated[tuple[MetricSpec, ...], Checked({"maxItems": MAX_METRICS})] = ()
     """Metrics to scale by, over the pods of all clusters. The metric that asks for the most replicas decides.
     Default: cpu at 80 percent of the requests. Example: [{type: Resource, resource: {name: cpu, target:
     {type: Utilization, averageUtilization: 60}}}]."""
@@ -202,9 +198,7 @@ class FederatedHPASpec(ApiModel):
     """The clusters that take part, with --propagation=direct. With --propagation=karmada, mode Distributed
     takes those of them that the PropagationPolicy selects, and mode Centralized does not scale an object with
     this field. Default: all registered clusters. Example: {clusterNames: [member1, member2]}."""
-    cluster_tolerations: Annotated[
-        tuple[ClusterToleration, ...], Checked({"maxItems": MAX_METRICS}), Crd(ATOMIC)
-    ] = ()
+    cluster_tolerations: Annotated[tuple[ClusterToleration, ...], Checked({"maxItems": MAX_METRICS})] = ()
     """Tolerations of the taints of Cluster objects, where the controller runs with --propagation=direct. With
     --propagation=karmada those of the PropagationPolicy count. Default: no taint is tolerated. Example:
     [{key: maintenance, operator: Exists, effect: NoSchedule}]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from fedhpa.api.autoscaling import ATOMIC, Condition
+from fedhpa.api.autoscaling import Condition
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
@@ -92,25 +92,17 @@ class FederatedHPAStatus(ApiModel):
     """Replicas of the workload at the last decision."""
     desired_replicas: Int32 = 0
     """Replicas that the last decision asks for."""
-    current_metrics: Annotated[tuple[MetricStatus, ...], Crd({"maxItems": MAX_METRICS, **ATOMIC})] = ()
+    current_metrics: Annotated[tuple[MetricStatus, ...], Crd({"maxItems": MAX_METRICS})] = ()
     """Values of the metrics at the last decision, in the order of spec.metrics."""
     conditions: Annotated[
-        tuple[Condition, ...],
-        Crd({"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        tuple[Condition, ...], Crd({"maxItems": 64, "x-kubernetes-list-map-keys": ["type"]})
     ] = ()
     """Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, SurvivesClusterLoss
     where capacity is known, Rebalanced once a rebalance was asked for, Held once a hold was in force,
     Published where the clusters are published, and SoleOwner, MembersAvailable, PlacementUnreadable or
     HubCompatible where there is something to report."""
     clusters: Annotated[
-        tuple[ClusterStatus, ...],
-        Crd(
-            {
-                "maxItems": MAX_CLUSTERS,
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["name"],
-            }
-        ),
+        tuple[ClusterStatus, ...], Crd({"maxItems": MAX_CLUSTERS, "x-kubernetes-list-map-keys": ["name"]})
     ] = ()
     """The clusters at the last decision."""
     last_seen: Time | None = None

@@ -81,9 +81,7 @@ class LabelSelectorRequirement(ApiModel):
     """Label that the requirement checks; in a fieldSelector the field. Example: tier."""
     operator: LongText = ""
     """In, NotIn, Exists or DoesNotExist. A fieldSelector takes only In and NotIn. Example: In."""
-    values: Annotated[
-        tuple[Item, ...], Crd({"maxItems": MAX_CLUSTERS, "x-kubernetes-list-type": "atomic"})
-    ] = ()
+    values: Annotated[tuple[Item, ...], Crd({"maxItems": MAX_CLUSTERS})] = ()
     """Values to compare with. Required for In and NotIn, forbidden for Exists and DoesNotExist. Example:
     [gold, silver]."""
 
@@ -95,9 +93,7 @@ class LabelSelector(ApiModel):
 
     match_labels: Annotated[dict[str, Item], Crd({"maxProperties": 64})] = Field(default_factory=dict)
     """Labels that must have exactly these values. Example: {tier: gold}."""
-    match_expressions: Annotated[
-        tuple[LabelSelectorRequirement, ...], Crd({"maxItems": 64, "x-kubernetes-list-type": "atomic"})
-    ] = ()
+    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Crd({"maxItems": 64})] = ()
     """Requirements on labels. Example: [{key: tier, operator: In, values: [gold, silver]}]."""
 
 

@@ -200,7 +200,8 @@ def _schema(shape: Shape) -> Schema:
         schema = _object_schema(shape.model)
     elif shape.form == "list":
         assert shape.item is not None
-        schema = {"type": "array", "items": _schema(shape.item)}
+        kind = "map" if "x-kubernetes-list-map-keys" in shape.crd else "atomic"
+        schema = {"type": "array", "items": _schema(shape.item), "x-kubernetes-list-type": kind}
     elif shape.form == "map":
         assert shape.item is not None
         schema = {"type": "object", "additionalProperties": _schema(shape.item)}
