@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
-
-from fedhpa.api.default_values import DOWNSCALE_STABILIZATION_SECONDS, TOLERANCE
 from fedhpa.api.model import (
     MAX_METRICS,
     ApiModel,
@@ -73,13 +70,10 @@ class HPAScalingRules(V2Model):
 
     stabilization_window_seconds: (
         Annotated[Int32, Crd({"minimum": 0, "maximum": MAX_STABILIZATION_WINDOW_SECONDS})] | None
-    ) = Field(
-        None,
-        description="Seconds of past recommendations that are considered: scaling up takes the lowest of "
-        "them, scaling down the highest. From 0 to 3600. Default: 0 for scaleUp; for scaleDown the "
-        "controller's --horizontal-pod-autoscaler-downscale-stabilization "
-        f"({DOWNSCALE_STABILIZATION_SECONDS:g}). Example: 60.",
-    )
+    ) = None
+    """Seconds of past recommendations that are considered: scaling up takes the lowest of them, scaling down
+    the highest. From 0 to 3600. Default: 0 for scaleUp; for scaleDown the controller's
+    --horizontal-pod-autoscaler-downscale-stabilization ({DOWNSCALE_STABILIZATION_SECONDS}). Example: 60."""
     select_policy: Annotated[ScalingPolicySelect, Crd({"enum": SELECT_POLICIES})] | None = None
     """Max applies the policy that allows the largest change, Min the one that allows the smallest; Disabled
     forbids this direction. Default: Max. Example: Disabled."""
@@ -90,13 +84,9 @@ class HPAScalingRules(V2Model):
     """Limits on the change within a period; at least one if given. Default: for scaleUp 4 pods or 100 percent
     in 15 seconds, for scaleDown 100 percent in 15 seconds. Example: [{type: Pods, value: 4, periodSeconds:
     60}]."""
-    tolerance: RawQuantity | None = Field(
-        None,
-        description="Fraction by which a metric may differ from its target before the replicas change. At "
-        "least 0. Default: the controller's --horizontal-pod-autoscaler-tolerance "
-        f"({TOLERANCE:g}). Example: 50m "
-        "(5 percent).",
-    )
+    tolerance: RawQuantity | None = None
+    """Fraction by which a metric may differ from its target before the replicas change. At least 0. Default:
+    the controller's --horizontal-pod-autoscaler-tolerance ({TOLERANCE}). Example: 50m (5 percent)."""
 
 
 class Behavior(V2Model):
@@ -107,12 +97,10 @@ class Behavior(V2Model):
     scale_up: HPAScalingRules | None = None
     """Limits on scaling up. Default: no stabilization window; 4 pods or 100 percent in 15 seconds, whichever
     is more. Example: {stabilizationWindowSeconds: 30}."""
-    scale_down: HPAScalingRules | None = Field(
-        None,
-        description="Limits on scaling down. Default: the controller's stabilization window "
-        f"({DOWNSCALE_STABILIZATION_SECONDS:g} seconds); "
-        "100 percent in 15 seconds. Example: {stabilizationWindowSeconds: 600}.",
-    )
+    scale_down: HPAScalingRules | None = None
+    """Limits on scaling down. Default: the controller's stabilization window
+    ({DOWNSCALE_STABILIZATION_SECONDS} seconds); 100 percent in 15 seconds. Example:
+    {stabilizationWindowSeconds: 600}."""
 
 
 class Condition(V2Model):

@@ -13,11 +13,6 @@ from pydantic import BeforeValidator, Field
 from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, EQUAL, AssignmentPolicy
 from fedhpa.api.autoscaling import Behavior, CrossVersionObjectReference
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection, PlacementPublication
-from fedhpa.api.default_values import (
-    CLUSTER_LOST_TIMEOUT_SECONDS,
-    DOWNSCALE_STABILIZATION_SECONDS,
-    SYNC_PERIOD_SECONDS,
-)
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
@@ -65,12 +60,9 @@ class PartialMetrics(ApiModel):
     policy: Annotated[Text, Checked({"enum": PARTIAL_METRICS_POLICIES})] | None = None
     """Policy while a cluster is missing. ScaleUpOnly permits growth only. Hold keeps the size. Fallback sets
     fallbackReplicas. Proceed decides on the clusters that answered. Default: ScaleUpOnly. Example: Hold."""
-    lost_after_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None,
-        description="Seconds after which a missing cluster is given up, so that it no longer blocks scaling "
-        f"down. Default: the controller's --cluster-lost-timeout ({CLUSTER_LOST_TIMEOUT_SECONDS:g}). "
-        "Example: 600.",
-    )
+    lost_after_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = None
+    """Seconds after which a missing cluster is given up, so that it no longer blocks scaling down. Default:
+    the controller's --cluster-lost-timeout ({CLUSTER_LOST_TIMEOUT_SECONDS}). Example: 600."""
     fallback_replicas: Natural | None = None
     """Replicas that policy Fallback sets, within minReplicas and maxReplicas. Required with Fallback.
     Default: none. Example: 10."""
@@ -96,9 +88,7 @@ class ClusterPreference(ApiModel):
 class FederatedHPAAssignment(ApiModel):
     """The division of the replicas among the clusters."""
 
-    federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_POLICIES})] | None = Field(
-        None, alias="federatedHPAAssignmentType"
-    )
+    federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_POLICIES})] | None = None
     """Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, DynamicWeighted
     by capacity, LoadWeighted by present load. Aggregated fills the clusters with the most free capacity
     first, Prioritized those with the highest priority. In mode Distributed the limits are divided, and
@@ -168,13 +158,10 @@ class FederatedHPASpec(ApiModel):
     """Metrics to scale by, over the pods of all clusters. The metric that asks for the most replicas decides.
     Default: cpu at 80 percent of the requests. Example: [{type: Resource, resource: {name: cpu, target:
     {type: Utilization, averageUtilization: 60}}}]."""
-    behavior: Behavior | None = Field(
-        None,
-        description="How fast to scale up and down. Default: doubles the replicas at most, or raises them to "
-        "4, in one period; scales down to the highest recommendation of the last "
-        f"{DOWNSCALE_STABILIZATION_SECONDS:g} seconds. "
-        "Example: {scaleDown: {stabilizationWindowSeconds: 600}}.",
-    )
+    behavior: Behavior | None = None
+    """How fast to scale up and down. Default: doubles the replicas at most, or raises them to 4, in one
+    period; scales down to the highest recommendation of the last {DOWNSCALE_STABILIZATION_SECONDS} seconds.
+    Example: {scaleDown: {stabilizationWindowSeconds: 600}}."""
 
     mode: Annotated[Text, Checked({"enum": MODES})] | None = None
     """Centralized: the controller computes one size for all clusters together. Distributed: an HPA in each
@@ -183,17 +170,12 @@ class FederatedHPASpec(ApiModel):
     dry_run: Bool | None = None
     """If true, the controller computes and publishes decisions but never changes the workload. Default:
     false. Example: true."""
-    sync_period_seconds: Annotated[Int32, Checked({"minimum": 1, "maximum": 300})] | None = Field(
-        None,
-        description="Seconds between two decisions, from 1 to 300. Default: the controller's "
-        f"--horizontal-pod-autoscaler-sync-period ({SYNC_PERIOD_SECONDS:g}). Example: 30.",
-    )
-    partial_metrics: PartialMetrics | None = Field(
-        None,
-        description="Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and "
-        f"give the cluster up after {CLUSTER_LOST_TIMEOUT_SECONDS:g} seconds. "
-        "Example: {policy: Hold, lostAfterSeconds: 600}.",
-    )
+    sync_period_seconds: Annotated[Int32, Checked({"minimum": 1, "maximum": 300})] | None = None
+    """Seconds between two decisions, from 1 to 300. Default: the controller's
+    --horizontal-pod-autoscaler-sync-period ({SYNC_PERIOD_SECONDS}). Example: 30."""
+    partial_metrics: PartialMetrics | None = None
+    """Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and give the cluster up
+    after {CLUSTER_LOST_TIMEOUT_SECONDS} seconds. Example: {policy: Hold, lostAfterSeconds: 600}."""
     cluster_affinity: ClusterSelection | None = None
     """The clusters that take part, with --propagation=direct. With --propagation=karmada, mode Distributed
     takes those of them that the PropagationPolicy selects, and mode Centralized does not scale an object with
@@ -205,7 +187,7 @@ class FederatedHPASpec(ApiModel):
     placement: PlacementPublication | None = None
     """Whether the clusters that should have the workload are published, with --propagation=direct. Default:
     nothing is published. Example: {publish: true}."""
-    federated_hpa_assignment: FederatedHPAAssignment | None = Field(None, alias="federatedHPAAssignment")
+    federated_hpa_assignment: FederatedHPAAssignment | None = None
     """The division of the replicas among the clusters, with --propagation=direct or in mode Distributed.
     Default: equal weights; in mode Distributed Duplicated, or with --propagation=karmada as in the
     PropagationPolicy. Example: {federatedHPAAssignmentType: Aggregated}."""
@@ -215,7 +197,7 @@ class FederatedHPASpec(ApiModel):
         Checked({"maxItems": MAX_CLUSTERS}),
         # Accepts one object or a list of them. A structural schema cannot express that.
         Crd({"x-kubernetes-preserve-unknown-fields": True}),
-    ] = Field((), alias="clusterHPAPreference")
+    ] = ()
     """Limits what the workload may request of single clusters, with --propagation=direct or in mode
     Distributed. One object or a list. maxResourceUsage is a fraction of the cluster's allocatable resources.
     Default: no limit. Example: [{clusterName: member1, maxResourceUsage: 0.25}]."""

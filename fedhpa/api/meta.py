@@ -46,7 +46,7 @@ class ManagedFieldsEntry(ApiModel):
     api_version: Text = ""
     time: Time | None = None
     fields_type: Text = ""
-    fields_v1: Annotated[dict[str, Any] | None, Field(alias="fieldsV1")] = None
+    fields_v1: dict[str, Any] | None = None
     subresource: Text = ""
 
 

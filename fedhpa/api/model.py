@@ -1,9 +1,9 @@
 """The base class and the field types of the models of API objects.
 
-The models define the API objects once, for three uses: decoding (pydantic), the CRDs
-(`fedhpa.admission.crd`), and the messages about wrong types and bounds (`fedhpa.api.decode`,
-`fedhpa.admission.bounds`). A scalar carries two markers: `ScalarType` names its Go and OpenAPI
-type, `Crd` holds schema keywords.
+The models define the API objects once, for three uses: decoding (pydantic), the CRDs (`make crds`), and the
+messages about wrong types and bounds (`fedhpa.api.decode`, `fedhpa.admission.bounds`). A scalar carries two
+markers: `ScalarType` names its Go and OpenAPI type, `Crd` holds schema keywords. The text below a field is its
+description in the CRD.
 
 Decoding is as lenient as Kubernetes: null counts as absent, unknown keys are kept, and a missing field has
 its zero value. It is also as strict: a number in quotes is an error. Models do not apply API defaults
@@ -65,10 +65,14 @@ class Checked(Crd):
 WRITTEN_WHOLE: Final = Crd({"x-kubernetes-map-type": "atomic"})
 
 
+def _json_name(attribute: str) -> str:
+    return to_camel(attribute).replace("Hpa", "HPA")
+
+
 class ApiModel(BaseModel):
     """A part of an API object."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
+    model_config = ConfigDict(alias_generator=_json_name, populate_by_name=True, extra="allow", frozen=True)
 
     # Package and name of the Go type in messages, where the name differs from the class.
     go_package: ClassVar[str] = "v1alpha1"

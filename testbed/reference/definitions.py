@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -169,9 +170,13 @@ def _object_schema(model: type[ApiModel]) -> Schema:
 
 
 def _description(model: type[ApiModel], attribute: str) -> Schema:
-    """Returns the description of a field: the text below it, or one that is given because it has numbers."""
+    """Returns the description of a field: a given one, or the text below it.
+
+    Names of default values in that, such as {TOLERANCE}, stand for the values.
+    """
     texts = {name: text for one in reversed(model.__mro__) for name, text in _texts_below(one).items()}
-    text = model.model_fields[attribute].description or texts.get(attribute)
+    text = model.model_fields[attribute].description or texts.get(attribute, "")
+    text = re.sub(r"\{([A-Z_]+)\}", lambda name: f"{getattr(default_values, name[1]):g}", text)
     return {"description": text} if text else {}
 
 
