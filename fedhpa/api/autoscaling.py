@@ -27,10 +27,10 @@ SELECT_POLICIES: Final = ("Disabled", "Max", "Min")
 MAX_PERIOD_SECONDS: Final = 1800
 MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
-ScalingPolicyType = Annotated[Text, ScalarType("v2.HPAScalingPolicyType", {"type": "string"})]
-ScalingPolicySelect = Annotated[Text, ScalarType("v2.ScalingPolicySelect", {"type": "string"})]
-ConditionType = Annotated[Name, ScalarType("v2.HorizontalPodAutoscalerConditionType", {"type": "string"})]
-ConditionStatus = Annotated[Name, ScalarType("v1.ConditionStatus", {"type": "string"})]
+ScalingPolicyType = Annotated[Text, ScalarType("v2.HPAScalingPolicyType")]
+ScalingPolicySelect = Annotated[Text, ScalarType("v2.ScalingPolicySelect")]
+ConditionType = Annotated[Name, ScalarType("v2.HorizontalPodAutoscalerConditionType")]
+ConditionStatus = Annotated[Name, ScalarType("v1.ConditionStatus")]
 
 
 class V2Model(ApiModel):

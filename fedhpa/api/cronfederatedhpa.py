@@ -43,9 +43,7 @@ PositiveLimit = Annotated[Int32, Crd({"default": 3, "minimum": 1, "maximum": MAX
 # A Go duration string or a number of seconds.
 Duration = Annotated[
     str | int,
-    ScalarType(
-        "Duration", {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-    ),
+    ScalarType("Duration"),
     Crd({"maxLength": MAX_TEXT}),
 ]
 Day = Item

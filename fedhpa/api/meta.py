@@ -20,7 +20,7 @@ from fedhpa.api.model import (
     Uid,
 )
 
-Plain = Annotated[dict[str, Item], ScalarType("map[string]string", {"type": "object"})]
+Plain = Annotated[dict[str, Item], ScalarType("map[string]string")]
 
 
 class OwnerReference(ApiModel):

@@ -18,14 +18,12 @@ Form = Literal["scalar", "list", "map", "object", "any"]
 class Shape:
     """The type of a value.
 
-    `go` is its name in messages. `schema` has the OpenAPI type of a scalar, `crd` the other schema keywords,
-    and `checked` those that admission enforces. `item` is the element of a list or the value of a map, and
-    `model` the class of an object.
+    `go` is its name in messages. `crd` has the schema keywords, and `checked` those that admission enforces.
+    `item` is the element of a list or the value of a map, and `model` the class of an object.
     """
 
     form: Form
     go: str
-    schema: Mapping[str, Any]
     crd: Mapping[str, Any]
     checked: Mapping[str, Any]
     item: Shape | None = None
@@ -91,13 +89,13 @@ def _shape(annotation: Any) -> Shape:
             return _shape(parts[0])
     if origin is tuple:
         item = _shape(typing.get_args(annotation)[0])
-        return Shape("list", f"[]{item.go}", {}, {}, {}, item=item)
+        return Shape("list", f"[]{item.go}", {}, {}, item=item)
     if origin is dict:
         item = _shape(typing.get_args(annotation)[1])
-        return Shape("map", f"map[string]{item.go}", {}, {}, {}, item=item)
+        return Shape("map", f"map[string]{item.go}", {}, {}, item=item)
     if isinstance(annotation, type) and issubclass(annotation, ApiModel):
-        return Shape("object", f"{annotation.go_package}.{go_name(annotation)}", {}, {}, {}, model=annotation)
-    return Shape("any", "interface {}", {}, {}, {})
+        return Shape("object", f"{annotation.go_package}.{go_name(annotation)}", {}, {}, model=annotation)
+    return Shape("any", "interface {}", {}, {})
 
 
 def _annotated(inner: Any, *markers: Any) -> Shape:
@@ -112,5 +110,5 @@ def _annotated(inner: Any, *markers: Any) -> Shape:
         if isinstance(marker, Checked):
             checked.update(marker.keywords)
     if scalar is not None and base.form in ("any", "scalar"):
-        return Shape("scalar", scalar.go, scalar.schema, crd, checked)
-    return Shape(base.form, base.go, base.schema, crd, checked, base.item, base.model)
+        return Shape("scalar", scalar.go, crd, checked)
+    return Shape(base.form, base.go, crd, checked, base.item, base.model)

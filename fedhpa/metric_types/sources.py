@@ -28,9 +28,7 @@ TARGET_FIELDS: Final = {
     "Value": "value",
     "AverageValue": "averageValue",
 }
-MetricTargetType = Annotated[
-    Text, ScalarType("v2.MetricTargetType", {"type": "string"}), Crd({"enum": tuple(TARGET_FIELDS)})
-]
+MetricTargetType = Annotated[Text, ScalarType("v2.MetricTargetType"), Crd({"enum": tuple(TARGET_FIELDS)})]
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]
 
 AGGREGATION_HELP: Final = (

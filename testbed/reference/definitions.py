@@ -23,6 +23,7 @@ not check `format: int32`.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import re
 import textwrap
@@ -41,7 +42,24 @@ from fedhpa.api.shape import Shape, properties
 from fedhpa.api.yaml import print_yaml
 
 Schema = dict[str, Any]
-_INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
+_QUANTITY: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+_INT_OR_STRING: Final = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+}
+# OpenAPI types by the names of scalars. All others are strings.
+_TYPES: Final[Mapping[str, Schema]] = {
+    "int32": {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "int64": {"type": "integer", "format": "int64"},
+    "bool": {"type": "boolean"},
+    "float64": {"type": "number"},
+    "v1.Time": {"type": "string", "format": "date-time"},
+    "resource.Quantity": {**_INT_OR_STRING, "pattern": _QUANTITY},
+    "Duration": _INT_OR_STRING,
+}
 
 
 class Column(NamedTuple):
@@ -211,9 +229,7 @@ def _schema(shape: Shape) -> Schema:
         assert shape.item is not None
         schema = {"type": "object", "additionalProperties": _schema(shape.item)}
     else:
-        schema = _copied(shape.schema)
-        if schema.get("format") == "int32":
-            schema |= _INT32
+        schema = copy.deepcopy(_TYPES.get(shape.go, {"type": "string"})) if shape.form == "scalar" else {}
     return schema | dict(_keywords(shape.crd))
 
 
@@ -221,10 +237,6 @@ def _keywords(keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in keywords.items():
         # The API server lists an enumeration in this order. The webhook sorts its lists alphabetically.
         yield key, sorted(value) if key == "enum" else list(value) if isinstance(value, tuple) else value
-
-
-def _copied(schema: Mapping[str, Any]) -> Schema:
-    return {key: [dict(part) for part in value] if key == "anyOf" else value for key, value in schema.items()}
 
 
 def _first_line(model: type[ApiModel]) -> str:
