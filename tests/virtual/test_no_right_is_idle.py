@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import Cable
 from certs.certificate_store import CertificateStore
-from controller.certificates.manager import CertificateManager, CertificateMetrics
+from controller.certificates import CertificateManager, CertificateMetrics
 from controller.decision_series import DecisionLog
 from controller.decisions import decisions_route
 from controller.flags import HUB, MEMBERS
