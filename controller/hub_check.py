@@ -21,14 +21,14 @@ import msgspec
 import structlog
 
 from controller.publish import FEDERATED_HPAS
-from fedhpa.api.errors import FedHPAError, InvalidObject
+from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import GROUP, VERSION, FederatedHPASpec
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
 from fedhpa.api.member_hpas import HUB_ID_FLAG
 from fedhpa.api.shape import properties
 from fedhpa.api.texts import one_line
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import known_time
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import Blocked, Finding
 from fedhpa.kube import ApiClient, contain, resource_path
@@ -342,8 +342,5 @@ def written_by_karmada(raw: Mapping[str, Any]) -> float | None:
     times = []
     for entry in raw["metadata"].get("managedFields") or ():
         if entry.get("manager") == KARMADA_MANAGER and entry.get("subresource") == "status":
-            try:
-                times.append(parse_time(entry.get("time")) or 0.0)
-            except InvalidObject:
-                continue
+            times.append(known_time(entry.get("time")) or 0.0)
     return max(times, default=None)

@@ -51,7 +51,7 @@ from fedhpa.kube import (
 )
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import MemberRegistry
-from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, quick_loop, run_process
+from fedhpa.serving import Health, Signals, http_listeners, quick_loop, run_process
 from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 from fedhpa.serving.flags.members import own_namespace
 
@@ -320,15 +320,11 @@ async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool
     while True:
         if members.synced():
             synced.succeed()
-        _report(hub_check, members.problem)
+        if members.problem is None:
+            hub_check.succeed()
+        else:
+            hub_check.fail(members.problem)
         await asyncio.sleep(HUB_CHECK_SECONDS if synced.ok else 0.1)
-
-
-def _report(check: ReadinessCheck, problem: str | None) -> None:
-    if problem is None:
-        check.succeed()
-    else:
-        check.fail(problem)
 
 
 def _lease_namespace(values: Values) -> str:
