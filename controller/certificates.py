@@ -232,7 +232,8 @@ async def keep_certificates(
     namespace = values[CERTIFICATES_NAMESPACE] or own_namespace()
     lifetime = dt.timedelta(seconds=values[CERTIFICATES_LIFETIME])
     async with _secrets_api(secrets_at, values[CERTIFICATES_KUBECONFIG], hub, clock) as secrets_api:
-        store = CertificateStore(secrets_api, hub, namespace, values[CERTIFICATES_HOSTS])
+        hosts = values[CERTIFICATES_HOSTS]
+        store = CertificateStore(secrets_api, hub, namespace, hosts)
         events = EventRecorder(secrets_api, COMPONENT, wall=clock.wall)
         await CertificateManager(store, events, metrics, lifetime=lifetime, leads=leads, clock=clock).run()
 

@@ -8,7 +8,7 @@ import functools
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -209,7 +209,11 @@ class Leading:
         await self._lead("certificates", CERTIFICATES_LEASE, work, clock)
 
     async def _lead(
-        self, name: str, lease: str, work: Callable[[Callable[[], bool]], Awaitable[None]], clock: Clock
+        self,
+        name: str,
+        lease: str,
+        work: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]],
+        clock: Clock,
     ) -> None:
         """Call `work` while this process holds a Lease, with a function that tells if it still does."""
         show = functools.partial(self.metrics.set_leader, name)

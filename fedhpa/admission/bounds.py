@@ -7,7 +7,7 @@ from typing import Any
 
 from fedhpa.api.fielderror import FieldError, invalid, too_many, unsupported
 from fedhpa.api.model import ApiModel
-from fedhpa.api.shape import Shape, fields_with, leads_to
+from fedhpa.api.shape import Shape, fields_with
 
 
 def check_bounds(model: ApiModel, path: str) -> Iterator[FieldError]:
@@ -29,7 +29,7 @@ def _check(value: Any, shape: Shape, path: str) -> Iterator[FieldError]:
         limit = shape.checked.get("maxItems")
         if limit is not None and len(value) > limit:
             yield too_many(path, len(value), limit)
-        elif shape.item is not None and leads_to(shape.item, _is_checked):
+        elif shape.item is not None and (shape.item.model is not None or shape.item.checked):
             for index, item in enumerate(value):
                 yield from _check(item, shape.item, f"{path}[{index}]")
     elif isinstance(value, ApiModel):

@@ -56,12 +56,13 @@ class WorkloadQueries:
             pods = self._chosen(f"pod=~{self._pods}")
             ready = self._chosen(f"pod=~{self._pods}", 'condition="true"')
             return self._by("count", f"kube_pod_info{pods}"), self._by("sum", f"kube_pod_status_ready{ready}")
+        _, replicas, ready = _KINDS[self._kind]
         label = self._kind.lower()
         chosen = self._chosen(equals(label, self._name))
-        replicas, ready = (
-            self._by("max", f"kube_{label}_{series}{chosen}") for series in _KINDS[self._kind][1:]
+        return (
+            self._by("max", f"kube_{label}_{replicas}{chosen}"),
+            self._by("max", f"kube_{label}_{ready}{chosen}"),
         )
-        return replicas, ready
 
     def counted_pods(self) -> Query | None:
         """Returns the query for the number of pods with a usage; None if no metric is about usage."""

@@ -211,6 +211,7 @@ def _texts_below(model: type) -> dict[str, str]:
         for field, below in pairwise(body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
     }
 
 

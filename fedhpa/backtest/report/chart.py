@@ -97,7 +97,11 @@ def _comparison(report: Report, colours: Mapping[str, str], shown: int) -> dict[
         above = i > 0 and run.figures.unserved > report.bound
         served = f"{percent(run.figures.unserved, report.bound)} not served{' (too much)' if above else ''}"
         late = f"{amount(run.figures.minutesOverTarget)} min over target"
-        row = {"row": i, "hours": run.figures.replicaHours, "look": 1 if i == shown else 2 if above else 0}
+        row: dict[str, Any] = {
+            "row": i,
+            "hours": run.figures.replicaHours,
+            "look": 1 if i == shown else 2 if above else 0,
+        }
         row["name"] = ("► " if i == shown else "") + name(run.name)
         row["text"] = f"{amount(run.figures.replicaHours)} replica-hours, {served}, {late}"
         rows.append(row)

@@ -47,7 +47,7 @@ def panels(report: Report, drawing: Drawing, colours: Mapping[str, str]) -> list
     shade = _layer("rect", {"x2": {"field": "end"}}, "gaps", color=colours["gap"], opacity=0.22)
     marks = _layer("rule", {}, "marks", color=colours["text"], strokeDash=[2, 3], strokeWidth=1.2)
     room = {"expr": f"width * {ROOM} - 6"}
-    text = {"align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "limit": room}
+    text: dict[str, Any] = {"align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "limit": room}
     text["color"] = colours["text"]
     texts = [
         _layer("text", {"y": {"value": y}, "text": {"field": "label"}}, data, **text, **more)
@@ -132,7 +132,7 @@ def _demand_layers(drawing: Drawing, colours: Mapping[str, str]) -> list[dict[st
     lost = {"y": _y("served", top), "y2": {"field": "demand"}, "color": {"datum": UNSERVED, **colour}}
     served = _calculated("served", "datum.unserved > 0 ? datum.demand - datum.unserved : null")
     line = {"y": _y("demand", top), "color": {"datum": DEMAND, **colour}}
-    edge = {"stroke": colours["back"], "strokeWidth": 0.4}
+    edge: dict[str, Any] = {"stroke": colours["back"], "strokeWidth": 0.4}
     return [
         _layer("area", bands, transform=by_cluster, interpolate=STEP, opacity=0.85, **edge),
         _layer("area", lost, transform=[served], interpolate=STEP, opacity=0.95),
