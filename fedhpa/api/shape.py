@@ -53,14 +53,14 @@ def properties(model: type[ApiModel]) -> Mapping[str, Property]:
 @cache
 def fields_with(model: type[ApiModel], wanted: Callable[[Shape], bool]) -> tuple[Property, ...]:
     """Returns the fields of a model whose shape is wanted, or that lead to such a field."""
-    return tuple([one for one in properties(model).values() if leads_to(one.shape, wanted)])
+    return tuple([one for one in properties(model).values() if _leads_to(one.shape, wanted)])
 
 
-def leads_to(shape: Shape, wanted: Callable[[Shape], bool]) -> bool:
+def _leads_to(shape: Shape, wanted: Callable[[Shape], bool]) -> bool:
     """True if a shape is wanted, or that of its items or of a field below it."""
     return (
         wanted(shape)
-        or (shape.item is not None and leads_to(shape.item, wanted))
+        or (shape.item is not None and _leads_to(shape.item, wanted))
         or (shape.model is not None and bool(fields_with(shape.model, wanted)))
     )
 
