@@ -13,8 +13,9 @@ RUN python -m venv --without-pip /opt/build
 RUN pip --python /opt/build/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary=:all: -r lock/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY fedhpa fedhpa
-# fedhpa/api/rights.yaml is a link to it.
+# fedhpa/api/rights.yaml and two CRDs in fedhpa/admission are links to them.
 COPY charts/fedhpa/files/rights.yaml charts/fedhpa/files/rights.yaml
+COPY charts/fedhpa/files/crds charts/fedhpa/files/crds
 COPY webhook webhook
 COPY metrics_adapter metrics_adapter
 COPY controller controller

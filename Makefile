@@ -46,10 +46,8 @@ nightly: venv ## Runs for hours what the suite has in a short form, and an older
 bench: venv ## Runs the benchmarks against their budget.
 	@$(BIN)/python -m benchmarks
 
-crds: venv ## Writes the CRDs of the chart.
-	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)), end='')" > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
-	@$(BIN)/fedhpa crds --records > charts/fedhpa/files/crds/fedhpa.io.yaml
-	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
+crds: venv ## Writes the generated CRDs of the chart.
+	@$(BIN)/python -m testbed.reference.definitions
 
 docs: venv ## Writes the generated part of docs/reference, the values of the chart, the JSON schemas and docs/backtest.svg.
 	@$(BIN)/python -m testbed.reference

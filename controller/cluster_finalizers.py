@@ -20,10 +20,10 @@ from controller.loop import Objects
 from controller.publish import FIELD_MANAGER
 from controller.shards import FORBIDDEN, Shard
 from fedhpa.api.cluster_finalizers import MAX_WAIT_SECONDS, own_finalizers, replicas_finalizer
-from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.known_cluster import API_VERSION, KIND
 from fedhpa.api.texts import listed, one_line
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import known_time
 from fedhpa.kube import ApiClient, Clock, EventRecorder, InvolvedObject, Key, contain
 from fedhpa.members import ForeignCluster, Member, MemberRegistry, change_finalizers
 
@@ -137,7 +137,7 @@ class ClusterFinalizers:
         """Returns the finalizers that do not hold a deleted Cluster any more, and records events."""
         metadata = member.cluster.metadata
         present = metadata.finalizers or []
-        overdue = self._clock.wall() - _seconds(metadata.deletionTimestamp) >= MAX_WAIT_SECONDS
+        overdue = self._clock.wall() - (known_time(metadata.deletionTimestamp) or 0.0) >= MAX_WAIT_SECONDS
         remove = [each for each in present if each == self._own and (overdue or not running)]
         if overdue and self._shard.index == 0:
             # Nobody knows for which objects a former number of shards set them.
@@ -169,11 +169,3 @@ def _changed(present: Sequence[str], *, add: Sequence[str], remove: Sequence[str
 def _named(running: Mapping[Key, int]) -> str:
     names = [f"{namespace}/{name} {count}" for (namespace, name), count in sorted(running.items())]
     return one_line(listed(names, _MAX_NAMED), 700)
-
-
-def _seconds(deleted: str | None) -> float:
-    """Returns when a Cluster was deleted; long ago if that cannot be read."""
-    try:
-        return parse_time(deleted) or 0.0
-    except InvalidObject:
-        return 0.0

@@ -25,7 +25,6 @@ from fedhpa.kube import (
     ApiClient,
     Clock,
     EventRecorder,
-    LeaderElector,
     report_failure,
     resource_path,
     supervise,
@@ -41,27 +40,13 @@ PERIOD_SECONDS: Final = 60.0
 log = structlog.get_logger(__name__)
 
 
-async def lead_clusters(
+async def keep_clusters(
     hub: ApiClient,
     members: MemberRegistry,
     events: EventRecorder,
     metrics: TokenMetrics,
     clock: Clock,
-    elector: LeaderElector | None,
     sources: MemberSources = ONLY_CLUSTERS,
-) -> None:
-    """Keep the Clusters whenever `elector` leads, until cancelled. Without an elector always."""
-    work = functools.partial(_keep_clusters, hub, members, events, metrics, clock, sources)
-    await (work() if elector is None else elector.run(work))
-
-
-async def _keep_clusters(
-    hub: ApiClient,
-    members: MemberRegistry,
-    events: EventRecorder,
-    metrics: TokenMetrics,
-    clock: Clock,
-    sources: MemberSources,
 ) -> None:
     """Write the members' conditions and renew their tokens, until cancelled."""
     tokens = TokenRenewer(hub, members, events, metrics, clock=clock)

@@ -21,12 +21,15 @@ import msgspec
 import structlog
 
 from controller.publish import FEDERATED_HPAS
-from fedhpa.api.errors import FedHPAError, InvalidObject
-from fedhpa.api.federatedhpa import GROUP, VERSION
+from fedhpa.api.errors import FedHPAError
+from fedhpa.api.federatedhpa import GROUP, VERSION, FederatedHPASpec
+from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
 from fedhpa.api.member_hpas import HUB_ID_FLAG
+from fedhpa.api.shape import properties
 from fedhpa.api.texts import one_line
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import known_time
+from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import Blocked, Finding
 from fedhpa.kube import ApiClient, contain, resource_path
 
@@ -54,33 +57,24 @@ PLURAL: Final = FEDERATED_HPAS.plural
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD_PATH: Final = f"{_CRDS}/{PLURAL}.{GROUP}"
 CRON_CRD_PATH: Final = f"{_CRDS}/cronfederatedhpas.{GROUP}"
-# Fields that every CRD of ours has, so a CRD without one of them is another project's.
-FIRST_PATHS: Final = (
-    "spec.mode",
-    "spec.dryRun",
-    "spec.partialMetrics",
-    "spec.syncPeriodSeconds",
-    "spec.clusterAffinity",
-    "spec.federatedHPAAssignment",
-    "status.observedGeneration",
-    "status.clusters",
-    "status.summary",
+# The fields of specification and status that Karmada's CRD has. All others are ours.
+_KARMADAS: Final = frozenset(("scaleTargetRef", "minReplicas", "maxReplicas", "metrics", "behavior"))
+_KARMADAS_STATUS: Final = frozenset(
+    (
+        "observedGeneration",
+        "lastScaleTime",
+        "currentReplicas",
+        "desiredReplicas",
+        "currentMetrics",
+        "conditions",
+    )
 )
-# With these, all fields of specification and status that Karmada's CRD lacks.
-OUR_PATHS: Final = (
-    *FIRST_PATHS,
-    "spec.autoscaleMultiClusterDelay",
-    "spec.clusterHPAPreference",
-    "spec.clusterTolerations",
-    "spec.federatedHPAAssignment.rebalance",
-    "spec.federatedMaxReplicas",
-    "spec.federatedMinReplicas",
-    "spec.placement",
-    "spec.scaleAssist",
-    "spec.scalingToZero",
-    "status.lastSeen",
+OUR_PATHS: Final = tuple(
+    f"{part}.{name}"
+    for part, model in (("spec", FederatedHPASpec), ("status", FederatedHPAStatus))
+    for name in properties(model)
+    if name not in _KARMADAS | _KARMADAS_STATUS
 )
-
 
 Check = Callable[[], Awaitable[Finding | None]]
 
@@ -112,12 +106,8 @@ class _Webhook(msgspec.Struct, frozen=True):
     rules: list[_Rule] | None = None
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
 class _Registration(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+    metadata: ObjectMeta = ObjectMeta()
     webhooks: list[_Webhook] | None = None
 
 
@@ -336,7 +326,7 @@ def _keeps_path(schema: Mapping[str, Any], path: str) -> bool:
 
 def is_foreign(definition: Mapping[str, Any]) -> bool:
     """True if the CRD of FederatedHPAs is that of another project, and not an older one of ours."""
-    return bool(pruned_paths(definition, FIRST_PATHS))
+    return bool(pruned_paths(definition, ["spec.mode"]))
 
 
 def _found_before(raw: Mapping[str, Any]) -> bool:
@@ -354,8 +344,5 @@ def status_written(raw: Mapping[str, Any], manager: str) -> float | None:
     times = []
     for entry in raw["metadata"].get("managedFields") or ():
         if entry.get("manager") == manager and entry.get("subresource") == "status":
-            try:
-                times.append(parse_time(entry.get("time")) or 0.0)
-            except InvalidObject:
-                continue
+            times.append(known_time(entry.get("time")) or 0.0)
     return max(times, default=None)

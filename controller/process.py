@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
-from controller.certificates import lead_certificates, secrets_config
-from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
+from controller.certificates import CERTIFICATES_LEASE, keep_certificates, secrets_config
+from controller.cluster_status import CLUSTERS_LEASE, keep_clusters
 from controller.cronfederatedhpa import CronMetrics
 from controller.decision_series import ControllerMetrics
 from controller.decisions import decisions_route
@@ -42,6 +40,7 @@ from fedhpa.kube import (
     FAILURE_OBSERVER,
     SYSTEM,
     ApiClient,
+    ApiConfig,
     Clock,
     EventRecorder,
     LeaderElector,
@@ -50,10 +49,11 @@ from fedhpa.kube import (
     load_config,
     supervise,
 )
-from fedhpa.kube.config import SERVICE_ACCOUNT, ConnectorFactory
+from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import MemberRegistry
-from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, quick_loop, run_process
+from fedhpa.serving import Health, Signals, http_listeners, quick_loop, run_process
 from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
+from fedhpa.serving.flags.members import own_namespace
 
 PROGRAM: Final = "fedhpa-controller"
 ABOUT: Final = (
@@ -145,8 +145,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
             if not settings.paused:
                 leading.append(group.create_task(supervise("clusters-lead", work.keep_clusters)))
             if values[MANAGE_CERTIFICATES] and not settings.paused:
-                told = metrics.certificates, place, _lease_timing(values), metrics.set_leader
-                keep = functools.partial(lead_certificates, values, hub, secrets_at, *told, clock=clock)
+                keep = functools.partial(work.keep_certificates, secrets_at)
                 leading.append(group.create_task(supervise("certificates-lead", keep)))
             await signals.stop.wait()
             health.drain()
@@ -192,21 +191,47 @@ class Leading:
 
     async def keep_clusters(self) -> None:
         """Keep the members' conditions and tokens while this process holds the Lease for it."""
-        elector, show = None, functools.partial(self.metrics.set_leader, "clusters")
-        show(not self.values[common.LEADER_ELECT])
-        if self.values[common.LEADER_ELECT]:
-            elector = LeaderElector(
-                self.hub,
-                _lease_namespace(self.values),
-                CLUSTERS_LEASE,
-                _identity(),
-                timing=_lease_timing(self.values),
-                on_change=show,
-                clock=self.clock.monotonic,
-                wall=self.clock.wall,
-            )
         events, tokens, sources = self.events(COMPONENT), self.metrics.tokens, self.settings.sources
-        await lead_clusters(self.hub, self.members, events, tokens, self.clock, elector, sources)
+
+        async def work(_: Callable[[], bool]) -> None:  # writes have versions
+            await keep_clusters(self.hub, self.members, events, tokens, self.clock, sources)
+
+        await self._lead("clusters", CLUSTERS_LEASE, work, self.clock)
+
+    async def keep_certificates(self, secrets_at: ApiConfig | None) -> None:
+        """Keep the certificates while this process holds the Lease for it."""
+        # A machine that was suspended must not write on an old claim.
+        clock, metrics = self.clock.counting_suspension(), self.metrics.certificates
+
+        async def work(leads: Callable[[], bool]) -> None:
+            await keep_certificates(self.values, self.hub, secrets_at, metrics, leads, clock)
+
+        await self._lead("certificates", CERTIFICATES_LEASE, work, clock)
+
+    async def _lead(
+        self,
+        name: str,
+        lease: str,
+        work: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]],
+        clock: Clock,
+    ) -> None:
+        """Call `work` while this process holds a Lease, with a function that tells if it still does."""
+        show = functools.partial(self.metrics.set_leader, name)
+        show(not self.values[common.LEADER_ELECT])
+        if not self.values[common.LEADER_ELECT]:
+            await work(lambda: True)
+            return
+        elector = LeaderElector(
+            self.hub,
+            _lease_namespace(self.values),
+            lease,
+            _identity(),
+            timing=_lease_timing(self.values),
+            on_change=show,
+            clock=clock.monotonic,
+            wall=clock.wall,
+        )
+        await elector.run(lambda: work(elector.leads))
 
     async def reconcile_objects(self) -> None:
         """Reconcile the FederatedHPAs of each shard that this process leads."""
@@ -293,22 +318,15 @@ async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool
     while True:
         if members.synced():
             synced.succeed()
-        _report(hub_check, members.problem)
+        if members.problem is None:
+            hub_check.succeed()
+        else:
+            hub_check.fail(members.problem)
         await asyncio.sleep(HUB_CHECK_SECONDS if synced.ok else 0.1)
 
 
-def _report(check: ReadinessCheck, problem: str | None) -> None:
-    if problem is None:
-        check.succeed()
-    else:
-        check.fail(problem)
-
-
 def _lease_namespace(values: Values) -> str:
-    if namespace := values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or os.environ.get("POD_NAMESPACE", ""):
-        return namespace
-    mounted = SERVICE_ACCOUNT / "namespace"
-    return Path(mounted).read_text().strip() if mounted.is_file() else "kube-system"
+    return values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or own_namespace("kube-system")
 
 
 def _lease_timing(values: Values) -> LeaseTiming:

@@ -17,9 +17,9 @@ import structlog
 
 from controller.failure_log import concerns_hub
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
-from fedhpa.api.own_definition import GROUP
 from fedhpa.api.scaling_record import (
     API_VERSION,
+    GROUP,
     KIND,
     PLURAL,
     KeptRecord,

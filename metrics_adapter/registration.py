@@ -99,7 +99,10 @@ def hub_rights(registration: Registration) -> list[Manifest]:
     for namespace, name in sorted(registration.secrets):
         secrets.setdefault(namespace, []).append(name)
     place = registration.namespace, registration.service_account
-    return [rights.account(*place), *rights.adapter_rights(rights.service_account(*place), secrets=secrets)]
+    return [
+        rights.account(*place),
+        *rights.rights_of("metrics-adapter", rights.service_account(*place), secrets=secrets),
+    ]
 
 
 def manifests(

@@ -1,245 +1,42 @@
-"""Generates the CustomResourceDefinitions from the pydantic models.
+"""The CustomResourceDefinitions, as the chart has them.
 
-This module walks the models itself, because pydantic's JSON schema ($ref, anyOf with null) is not structural.
-Defaults in the schema:
-
-- The cpu metric, and the rules of both directions once `behavior` is present: /mutate writes the same values.
-  The API server thus stores them while the webhook is down. It applies them before /mutate.
-- No default for minReplicas: the field must stay absent beside a federated alias, and a schema default cannot
-  depend on another field.
-- No default for the scale-down window: it stays unset, and the controller's flag applies.
-- Defaults for suspend and the history limits of cron rules, as in Karmada's CRD.
-- No default for fields that Karmada does not have. A default would be written into every stored Karmada
-  object at its next update, and a later version could not change it.
-
-The schema has the enumerations and bounds of single fields, which cost the API server little. It has no rules
-between fields: in CEL they took most of the time of a request with 1,000 cron rules, and their messages came
-before the webhook's, which name the remedy. Every int32 carries the bounds of its type: Kubernetes 1.34 does
-not check `format: int32`.
+Those of group autoscaling.karmada.io are generated from the models (`testbed.reference.definitions`); the
+others are written by hand. The files beside this module are links to charts/fedhpa/files/crds, and the files
+themselves in a wheel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+import copy
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
-from fedhpa.api import (
-    cluster,
-    cronfederatedhpa,
-    default_values,
-    federatedhpa,
-    known_cluster,
-    placements,
-    scaling_record,
-)
-from fedhpa.api.autoscaling import Behavior
-from fedhpa.api.meta import TypedObject
-from fedhpa.api.model import ApiModel
-from fedhpa.api.shape import Property, Shape, properties
-from fedhpa.api.yaml import print_yaml
+from fedhpa.api.yaml import read_own_yaml
 
-Schema = dict[str, Any]
-_INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
+# The names of the CRDs.
+FEDERATED_HPA: Final = "federatedhpas.autoscaling.karmada.io"
+CRON_FEDERATED_HPA: Final = "cronfederatedhpas.autoscaling.karmada.io"
+CLUSTER: Final = "clusters.cluster.karmada.io"
+SCALING_RECORD: Final = "scalingrecords.fedhpa.io"
+PLACEMENT: Final = "placements.fedhpa.io"
+RECORDS: Final = (SCALING_RECORD, PLACEMENT)
 
 
-class Column(NamedTuple):
-    """One column of `kubectl get`. It is shown only by `-o wide` if `priority` is above 0."""
-
-    name: str
-    type: str
-    path: str
-    priority: int = 0
+def custom_resource_definition(name: str) -> dict[str, Any]:
+    """Returns the CustomResourceDefinition (apiextensions.k8s.io/v1) of a name."""
+    return copy.deepcopy(_of_group(name.partition(".")[2])[name])
 
 
-@dataclass(frozen=True)
-class Definition:
-    """The parts of a CRD beside its schema."""
-
-    model: type[TypedObject]
-    group: str
-    plural: str
-    scope: str
-    short_names: tuple[str, ...]
-    columns: tuple[Column, ...]
+def text_of(*groups: str) -> str:
+    """Returns the CRDs of API groups as YAML."""
+    return "".join(_file(group).read_text(encoding="utf-8") for group in groups)
 
 
-_REFERENCE = (
-    Column("REFERENCE-KIND", "string", ".spec.scaleTargetRef.kind"),
-    Column("REFERENCE-NAME", "string", ".spec.scaleTargetRef.name"),
-)
-_READY = Column("READY", "string", '.status.conditions[?(@.type=="Ready")].status')
-_AGE = Column("AGE", "date", ".metadata.creationTimestamp")
-
-FEDERATED_HPA: Final = Definition(
-    federatedhpa.FederatedHPA,
-    federatedhpa.GROUP,
-    "federatedhpas",
-    "Namespaced",
-    ("fhpa",),
-    (
-        Column("TARGETS", "string", ".status.summary.targets"),
-        Column("MIN", "string", ".status.summary.min"),
-        Column("MAX", "string", ".status.summary.max"),
-        Column("REPLICAS", "integer", ".status.currentReplicas"),
-        Column("CLUSTERS", "string", ".status.summary.clusters"),
-        _READY,
-        _AGE,
-        *(column._replace(priority=1) for column in _REFERENCE),
-        Column("PROPAGATION", "string", ".status.summary.propagation", 1),
-        Column("REASON", "string", ".status.summary.reason", 1),
-    ),
-)
-CRON_FEDERATED_HPA: Final = Definition(
-    cronfederatedhpa.CronFederatedHPA,
-    federatedhpa.GROUP,
-    "cronfederatedhpas",
-    "Namespaced",
-    ("cronfhpa",),
-    (
-        Column("TARGET", "string", ".status.summary.target"),
-        Column("NEXT", "string", ".status.summary.next"),
-        Column("LAST", "string", ".status.summary.last", 1),
-        Column("SUSPENDED", "string", ".status.summary.suspended"),
-        _READY,
-        _AGE,
-        *(column._replace(priority=1) for column in _REFERENCE),
-    ),
-)
-CLUSTER: Final = Definition(
-    cluster.Cluster,
-    known_cluster.GROUP,
-    "clusters",
-    "Cluster",
-    (),
-    (
-        Column("VERSION", "string", ".status.kubernetesVersion"),
-        Column("MODE", "string", ".spec.syncMode"),
-        _READY,
-        _AGE,
-    ),
-)
+def _file(group: str) -> Path:
+    return Path(__file__).with_name(f"{group}.yaml")
 
 
-def custom_resource_definition(definition: Definition) -> dict[str, Any]:
-    """Returns the CustomResourceDefinition (apiextensions.k8s.io/v1) of one kind."""
-    kind = definition.model.__name__
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{definition.plural}.{definition.group}"},
-        "spec": {
-            "group": definition.group,
-            "names": {
-                "categories": ["karmada-io"],
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": definition.plural,
-                "shortNames": list(definition.short_names),
-                "singular": kind.lower(),
-            },
-            "scope": definition.scope,
-            "versions": [
-                {
-                    "name": federatedhpa.VERSION,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": _root_schema(definition.model)},
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": column.name, "type": column.type, "jsonPath": column.path}
-                        | ({"priority": column.priority} if column.priority else {})
-                        for column in definition.columns
-                    ],
-                }
-            ],
-        },
-    }
-
-
-def render(definitions: tuple[Definition, ...]) -> str:
-    """Returns the CRDs as a YAML stream. `fedhpa crds` prints it, and the chart contains it."""
-    return print_yaml([custom_resource_definition(definition) for definition in definitions])
-
-
-def render_records() -> str:
-    """Returns the CRDs of our own group as YAML: ScalingRecords, and Placements for Argo CD."""
-    ours = (scaling_record, placements)
-    return print_yaml([kind.custom_resource_definition() for kind in ours])
-
-
-def _root_schema(model: type[TypedObject]) -> Schema:
-    schema = _object_schema(model)
-    schema["properties"] = {
-        "apiVersion": {"type": "string", "description": "API group and version of the object."},
-        "kind": {"type": "string", "description": f"Kind of the object: {model.__name__}."},
-        "metadata": {"type": "object"},
-        "spec": schema["properties"]["spec"],
-        "status": schema["properties"]["status"],
-    }
-    return schema
-
-
-def _object_schema(model: type[ApiModel]) -> Schema:
-    schema: Schema = {"type": "object", "description": _first_line(model)}
-    schema["properties"] = {
-        name: _with_default(model, name, _property_schema(property_))
-        for name, property_ in properties(model).items()
-    }
-    if model.required:
-        schema["required"] = sorted(model.required)
-    if model.preserve_unknown:
-        schema["x-kubernetes-preserve-unknown-fields"] = True
-    return schema
-
-
-def _property_schema(property_: Property) -> Schema:
-    schema = _schema(property_.shape)
-    if property_.description:
-        schema["description"] = property_.description
-    return schema
-
-
-def _schema(shape: Shape) -> Schema:
-    if "x-kubernetes-preserve-unknown-fields" in shape.crd:
-        # The API server does not validate such a value. One-or-a-list has no type that a schema can express.
-        typed: Schema = {"type": "object"} if shape.form == "map" else {}
-        return typed | {"x-kubernetes-preserve-unknown-fields": True}
-    if shape.model is not None:
-        schema = _object_schema(shape.model)
-    elif shape.form == "list":
-        assert shape.item is not None
-        schema = {"type": "array", "items": _schema(shape.item)}
-    elif shape.form == "map":
-        assert shape.item is not None
-        schema = {"type": "object", "additionalProperties": _schema(shape.item)}
-    else:
-        schema = _copied(shape.schema)
-        if schema.get("format") == "int32":
-            schema |= _INT32
-    return schema | dict(_keywords(shape.crd))
-
-
-def _keywords(keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in keywords.items():
-        # The API server lists an enumeration in this order. The webhook sorts its lists alphabetically.
-        yield key, sorted(value) if key == "enum" else list(value) if isinstance(value, tuple) else value
-
-
-def _copied(schema: Mapping[str, Any]) -> Schema:
-    return {key: [dict(part) for part in value] if key == "anyOf" else value for key, value in schema.items()}
-
-
-def _first_line(model: type[ApiModel]) -> str:
-    return (model.__doc__ or "").strip().split("\n\n", maxsplit=1)[0]
-
-
-def _with_default(model: type[ApiModel], name: str, schema: Schema) -> Schema:
-    if model is federatedhpa.FederatedHPASpec and name == "metrics":
-        schema["default"] = default_values.default_metrics()
-    if model is Behavior:
-        for field, value in default_values.default_scaling_rules()[name].items():
-            schema["properties"][field]["default"] = value
-        # The API server creates an absent direction as {} and then applies the defaults of its fields.
-        schema["default"] = {}
-    return schema
+@cache
+def _of_group(group: str) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in read_own_yaml(_file(group))}

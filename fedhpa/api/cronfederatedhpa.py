@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC, Condition, CrossVersionObjectReference
+from fedhpa.api.autoscaling import Condition, CrossVersionObjectReference
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
     MAX_RULES,
@@ -43,9 +43,7 @@ PositiveLimit = Annotated[Int32, Crd({"default": 3, "minimum": 1, "maximum": MAX
 # A Go duration string or a number of seconds.
 Duration = Annotated[
     str | int,
-    ScalarType(
-        "Duration", {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-    ),
+    ScalarType("Duration"),
     Crd({"maxLength": MAX_TEXT}),
 ]
 Day = Item
@@ -56,79 +54,46 @@ class CronFederatedHPARule(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("name", "schedule")
 
-    name: Annotated[Text, Crd({"minLength": 1, "maxLength": 32})] = Field(
-        "",
-        description="Name of the rule, unique within the object, 1 to 32 characters. Example: morning.",
-    )
-    schedule: LongText = Field(
-        "",
-        description="When the rule fires: five cron fields (minute, hour, day of month, month, day of week), "
-        "or @hourly, @daily, @weekly, @monthly, @yearly. Example: 30 8 * * MON-FRI.",
-    )
-    target_replicas: Annotated[Int32, Crd({"minimum": 0})] | None = Field(
-        None,
-        description="Replicas that the rule sets. Required where the target is not a FederatedHPA. At least "
-        "0. Example: 10.",
-    )
-    target_min_replicas: Annotated[Int32, Crd({"minimum": 1})] | None = Field(
-        None,
-        description="minReplicas that the rule sets where the target is a FederatedHPA. At least 1. "
-        "Default: unchanged. Example: 5.",
-    )
-    target_max_replicas: Annotated[Int32, Crd({"minimum": 1})] | None = Field(
-        None,
-        description="maxReplicas that the rule sets where the target is a FederatedHPA. At least 1. "
-        "Default: unchanged. Example: 50.",
-    )
-    suspend: Annotated[Bool, Crd({"default": False})] | None = Field(
-        None,
-        description="If true, the rule never fires but is still validated. Default: false. Example: true.",
-    )
-    time_zone: Name | None = Field(
-        None,
-        description="IANA time zone in which the schedule is read. Default: UTC. Example: Europe/Berlin.",
-    )
-    successful_history_limit: PositiveLimit | None = Field(
-        None,
-        description="Number of successful executions that the status keeps, from 1 to 32. Default: 3. "
-        "Example: 5.",
-    )
-    failed_history_limit: Limit | None = Field(
-        None,
-        description="Number of failed executions that the status keeps, from 0 to 32. Default: 3. "
-        "Example: 5.",
-    )
-    max_delay_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None,
-        description="Seconds after which a missed execution is no longer applied. Must be smaller than the "
-        "shortest interval between two executions. Default: the newest one is always applied. Example: 600.",
-    )
-    duration: Duration | None = Field(
-        None,
-        description="Time for which the size holds before the previous values return, as a Go duration or in "
-        "seconds; from 1 minute to 366 days. Default: until another rule fires. Example: 8h.",
-    )
-    start_date: Day | None = Field(
-        None,
-        description="First date (YYYY-MM-DD, in the rule's time zone) on which the rule fires. With the same "
-        "endDate it fires on one day only. Default: no first date. Example: 2026-11-27.",
-    )
-    end_date: Day | None = Field(
-        None,
-        description="Last date (YYYY-MM-DD, in the rule's time zone) on which the rule fires; a window may "
-        "end later. Default: no last date. Example: 2026-11-30.",
-    )
-    exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = Field(
-        (),
-        description="Dates in the rule's time zone on which the rule does not fire, at most 366: YYYY-MM-DD, "
-        "a range of them as FROM/TO, or --MM-DD for each year. Default: none. "
-        "Example: [--12-25, 2026-07-20/2026-08-31].",
-    )
-    at_least: Bool | None = Field(
-        None,
-        description="If true, an execution and its window never lower what runs. Only for a target with a "
-        "scale, not for a FederatedHPA. Default: false. Example: true.",
-    )
+    name: Annotated[Text, Crd({"minLength": 1, "maxLength": 32})] = ""
+    """Name of the rule, unique within the object, 1 to 32 characters. Example: morning."""
+    schedule: LongText = ""
+    """When the rule fires: five cron fields (minute, hour, day of month, month, day of week), or @hourly,
+    @daily, @weekly, @monthly, @yearly. Example: 30 8 * * MON-FRI."""
+    target_replicas: Annotated[Int32, Crd({"minimum": 0})] | None = None
+    """Replicas that the rule sets. Required where the target is not a FederatedHPA. At least 0. Example: 10.
+    """
+    target_min_replicas: Annotated[Int32, Crd({"minimum": 1})] | None = None
+    """minReplicas that the rule sets where the target is a FederatedHPA. At least 1. Default: unchanged.
+    Example: 5."""
+    target_max_replicas: Annotated[Int32, Crd({"minimum": 1})] | None = None
+    """maxReplicas that the rule sets where the target is a FederatedHPA. At least 1. Default: unchanged.
+    Example: 50."""
+    suspend: Annotated[Bool, Crd({"default": False})] | None = None
+    """If true, the rule never fires but is still validated. Default: false. Example: true."""
+    time_zone: Name | None = None
+    """IANA time zone in which the schedule is read. Default: UTC. Example: Europe/Berlin."""
+    successful_history_limit: PositiveLimit | None = None
+    """Number of successful executions that the status keeps, from 1 to 32. Default: 3. Example: 5."""
+    failed_history_limit: Limit | None = None
+    """Number of failed executions that the status keeps, from 0 to 32. Default: 3. Example: 5."""
+    max_delay_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = None
+    """Seconds after which a missed execution is no longer applied. Must be smaller than the shortest interval
+    between two executions. Default: the newest one is always applied. Example: 600."""
+    duration: Duration | None = None
+    """Time for which the size holds before the previous values return, as a Go duration or in seconds; from 1
+    minute to 366 days. Default: until another rule fires. Example: 8h."""
+    start_date: Day | None = None
+    """First date (YYYY-MM-DD, in the rule's time zone) on which the rule fires. With the same endDate it
+    fires on one day only. Default: no first date. Example: 2026-11-27."""
+    end_date: Day | None = None
+    """Last date (YYYY-MM-DD, in the rule's time zone) on which the rule fires; a window may end later.
+    Default: no last date. Example: 2026-11-30."""
+    exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES})] = ()
+    """Dates in the rule's time zone on which the rule does not fire, at most 366: YYYY-MM-DD, a range of them
+    as FROM/TO, or --MM-DD for each year. Default: none. Example: [--12-25, 2026-07-20/2026-08-31]."""
+    at_least: Bool | None = None
+    """If true, an execution and its window never lower what runs. Only for a target with a scale, not for a
+    FederatedHPA. Default: false. Example: true."""
 
 
 class CronFederatedHPASpec(ApiModel):
@@ -136,17 +101,12 @@ class CronFederatedHPASpec(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("rules", "scaleTargetRef")
 
-    scale_target_ref: CrossVersionObjectReference = Field(
-        default_factory=CrossVersionObjectReference,
-        description="The workload whose replicas change, or the FederatedHPA whose limits change, in the "
-        "namespace of this object. "
-        "Example: {apiVersion: autoscaling.karmada.io/v1alpha1, kind: FederatedHPA, name: web}.",
-    )
-    rules: Annotated[tuple[CronFederatedHPARule, ...], Checked({"maxItems": MAX_RULES}), Crd(ATOMIC)] = Field(
-        (),
-        description="Schedules and the sizes that they set. "
-        'Example: [{name: morning, schedule: "0 8 * * *", targetMinReplicas: 10}].',
-    )
+    scale_target_ref: CrossVersionObjectReference = Field(default_factory=CrossVersionObjectReference)
+    """The workload whose replicas change, or the FederatedHPA whose limits change, in the namespace of this
+    object. Example: {apiVersion: autoscaling.karmada.io/v1alpha1, kind: FederatedHPA, name: web}."""
+    rules: Annotated[tuple[CronFederatedHPARule, ...], Checked({"maxItems": MAX_RULES})] = ()
+    """Schedules and the sizes that they set. Example: [{name: morning, schedule: "0 8 * * *",
+    targetMinReplicas: 10}]."""
 
 
 class SuccessfulExecution(ApiModel):
@@ -154,11 +114,16 @@ class SuccessfulExecution(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("executionTime", "scheduleTime")
 
-    schedule_time: Time | None = Field(None, description="When the rule was due.")
-    execution_time: Time | None = Field(None, description="When the rule was applied.")
-    applied_replicas: Int32 | None = Field(None, description="Replicas that were set.")
-    applied_max_replicas: Int32 | None = Field(None, description="maxReplicas that was set.")
-    applied_min_replicas: Int32 | None = Field(None, description="minReplicas that was set.")
+    schedule_time: Time | None = None
+    """When the rule was due."""
+    execution_time: Time | None = None
+    """When the rule was applied."""
+    applied_replicas: Int32 | None = None
+    """Replicas that were set."""
+    applied_max_replicas: Int32 | None = None
+    """maxReplicas that was set."""
+    applied_min_replicas: Int32 | None = None
+    """minReplicas that was set."""
 
 
 class FailedExecution(ApiModel):
@@ -166,9 +131,12 @@ class FailedExecution(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("executionTime", "message", "scheduleTime")
 
-    schedule_time: Time | None = Field(None, description="When the rule was due.")
-    execution_time: Time | None = Field(None, description="When the attempt was made.")
-    message: Message = Field("", description="Why the attempt failed.")
+    schedule_time: Time | None = None
+    """When the rule was due."""
+    execution_time: Time | None = None
+    """When the attempt was made."""
+    message: Message = ""
+    """Why the attempt failed."""
 
 
 class MissedExecution(ApiModel):
@@ -176,12 +144,14 @@ class MissedExecution(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("scheduleTime",)
 
-    schedule_time: Time | None = Field(None, description="When the rule was due; the first time of several.")
-    last_schedule_time: Time | None = Field(
-        None, description="When the last of several executions was due. Absent for one execution."
-    )
-    count: Int64 | None = Field(None, description="Number of executions. Absent for one execution.")
-    message: Message = Field("", description="Why the execution was skipped.")
+    schedule_time: Time | None = None
+    """When the rule was due; the first time of several."""
+    last_schedule_time: Time | None = None
+    """When the last of several executions was due. Absent for one execution."""
+    count: Int64 | None = None
+    """Number of executions. Absent for one execution."""
+    message: Message = ""
+    """Why the execution was skipped."""
 
 
 class ExecutionHistory(ApiModel):
@@ -189,22 +159,16 @@ class ExecutionHistory(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("ruleName",)
 
-    rule_name: Name = Field("", description="Name of the rule.")
-    next_execution_time: Time | None = Field(
-        None, description="When the rule fires next, or the execution that could not be applied yet."
-    )
-    successful_executions: Annotated[
-        tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})
-    ] = Field((), description="Executions that were applied, at most successfulHistoryLimit.")
-    failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
-        Field((), description="Executions that could not be applied, at most failedHistoryLimit.")
-    )
-    missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
-        Field(
-            (),
-            description="Executions that are never applied: late, superseded, or of a window that is over.",
-        )
-    )
+    rule_name: Name = ""
+    """Name of the rule."""
+    next_execution_time: Time | None = None
+    """When the rule fires next, or the execution that could not be applied yet."""
+    successful_executions: Annotated[tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY})] = ()
+    """Executions that were applied, at most successfulHistoryLimit."""
+    failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY})] = ()
+    """Executions that could not be applied, at most failedHistoryLimit."""
+    missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY})] = ()
+    """Executions that are never applied: late, superseded, or of a window that is over."""
 
 
 class CronSummary(ApiModel):
@@ -212,26 +176,29 @@ class CronSummary(ApiModel):
 
     go_name: ClassVar[str] = "Summary"
 
-    target: LongText = Field("", description="Kind and name of the target.")
-    next: LongText = Field("", description="When a rule fires next, and the rule.")
-    last: LongText = Field("", description="The newest execution that was applied, and its rule.")
-    suspended: LongText = Field("", description="Number of suspended rules.")
+    target: LongText = ""
+    """Kind and name of the target."""
+    next: LongText = ""
+    """When a rule fires next, and the rule."""
+    last: LongText = ""
+    """The newest execution that was applied, and its rule."""
+    suspended: LongText = ""
+    """Number of suspended rules."""
 
 
 class CronFederatedHPAStatus(ApiModel):
     """The executions of the rules."""
 
-    observed_generation: Int64 | None = Field(
-        None, description="metadata.generation of the spec that the status is for."
-    )
+    observed_generation: Int64 | None = None
+    """metadata.generation of the spec that the status is for."""
     conditions: Annotated[
-        tuple[Condition, ...],
-        Crd({"maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = Field((), description="Ready, and SoleOwner or HubCompatible where there is something to report.")
-    execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = (
-        Field((), description="The executions of each rule.")
-    )
-    summary: CronSummary | None = Field(None, description="Texts of the columns, as old as the status.")
+        tuple[Condition, ...], Crd({"maxItems": 16, "x-kubernetes-list-map-keys": ["type"]})
+    ] = ()
+    """Ready, and SoleOwner or HubCompatible where there is something to report."""
+    execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES})] = ()
+    """The executions of each rule."""
+    summary: CronSummary | None = None
+    """Texts of the columns, as old as the status."""
 
 
 # Models are immutable, so all objects without a status share this one.
@@ -243,9 +210,7 @@ class CronFederatedHPA(TypedObject):
 
     required: ClassVar[tuple[str, ...]] = ("spec",)
 
-    spec: CronFederatedHPASpec = Field(
-        default_factory=CronFederatedHPASpec, description="The target to resize, and the schedules."
-    )
-    status: Annotated[CronFederatedHPAStatus, WRITTEN_WHOLE] = Field(
-        default_factory=lambda: _NO_STATUS, description="The executions of the rules."
-    )
+    spec: CronFederatedHPASpec = Field(default_factory=CronFederatedHPASpec)
+    """The target to resize, and the schedules."""
+    status: Annotated[CronFederatedHPAStatus, WRITTEN_WHOLE] = Field(default_factory=lambda: _NO_STATUS)
+    """The executions of the rules."""

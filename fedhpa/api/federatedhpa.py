@@ -11,17 +11,8 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import BeforeValidator, Field
 
 from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, EQUAL, AssignmentPolicy
-from fedhpa.api.autoscaling import (
-    ATOMIC,
-    Behavior,
-    CrossVersionObjectReference,
-)
+from fedhpa.api.autoscaling import Behavior, CrossVersionObjectReference
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection, PlacementPublication
-from fedhpa.api.default_values import (
-    CLUSTER_LOST_TIMEOUT_SECONDS,
-    DOWNSCALE_STABILIZATION_SECONDS,
-    SYNC_PERIOD_SECONDS,
-)
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
@@ -66,82 +57,55 @@ def _one_or_list(value: Any) -> Any:
 class PartialMetrics(ApiModel):
     """Policy for the time while a cluster, or its metrics, cannot be read."""
 
-    policy: Annotated[Text, Checked({"enum": PARTIAL_METRICS_POLICIES})] | None = Field(
-        None,
-        description="Policy while a cluster is missing. ScaleUpOnly permits growth only. Hold keeps "
-        "the size. Fallback sets fallbackReplicas. Proceed decides on the clusters that answered. "
-        "Default: ScaleUpOnly. Example: Hold.",
-    )
-    lost_after_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None,
-        description="Seconds after which a missing cluster is given up, so that it no longer blocks scaling "
-        f"down. Default: the controller's --cluster-lost-timeout ({CLUSTER_LOST_TIMEOUT_SECONDS:g}). "
-        "Example: 600.",
-    )
-    fallback_replicas: Natural | None = Field(
-        None,
-        description="Replicas that policy Fallback sets, within minReplicas and maxReplicas. Required with "
-        "Fallback. Default: none. Example: 10.",
-    )
+    policy: Annotated[Text, Checked({"enum": PARTIAL_METRICS_POLICIES})] | None = None
+    """Policy while a cluster is missing. ScaleUpOnly permits growth only. Hold keeps the size. Fallback sets
+    fallbackReplicas. Proceed decides on the clusters that answered. Default: ScaleUpOnly. Example: Hold."""
+    lost_after_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = None
+    """Seconds after which a missing cluster is given up, so that it no longer blocks scaling down. Default:
+    the controller's --cluster-lost-timeout ({CLUSTER_LOST_TIMEOUT_SECONDS}). Example: 600."""
+    fallback_replicas: Natural | None = None
+    """Replicas that policy Fallback sets, within minReplicas and maxReplicas. Required with Fallback.
+    Default: none. Example: 10."""
 
 
 class ClusterPreference(ApiModel):
     """Weight, priority and bounds for some of the clusters."""
 
-    target_cluster: ClusterAffinity | None = Field(
-        None,
-        description="The clusters that this preference is for. The first preference that selects a cluster "
-        "applies to it. Default: all clusters. Example: {clusterNames: [member1]}.",
-    )
-    static_weight: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None,
-        description="Weight of each of these clusters under StaticWeighted. At least 1. Default: 1. "
-        "Example: 3.",
-    )
-    priority: Int32 | None = Field(
-        None,
-        description="Priority of each of these clusters under Prioritized; the largest number is filled "
-        "first. Default: 0. Example: 10.",
-    )
-    autoscaling_min_threshold: Natural | None = Field(
-        None, description="Fewest replicas for each of these clusters. Default: no limit. Example: 2."
-    )
-    autoscaling_max_threshold: Natural | None = Field(
-        None, description="Most replicas for each of these clusters. Default: no limit. Example: 20."
-    )
+    target_cluster: ClusterAffinity | None = None
+    """The clusters that this preference is for. The first preference that selects a cluster applies to it.
+    Default: all clusters. Example: {clusterNames: [member1]}."""
+    static_weight: Annotated[Int32, Checked({"minimum": 1})] | None = None
+    """Weight of each of these clusters under StaticWeighted. At least 1. Default: 1. Example: 3."""
+    priority: Int32 | None = None
+    """Priority of each of these clusters under Prioritized; the largest number is filled first. Default: 0.
+    Example: 10."""
+    autoscaling_min_threshold: Natural | None = None
+    """Fewest replicas for each of these clusters. Default: no limit. Example: 2."""
+    autoscaling_max_threshold: Natural | None = None
+    """Most replicas for each of these clusters. Default: no limit. Example: 20."""
 
 
 class FederatedHPAAssignment(ApiModel):
     """The division of the replicas among the clusters."""
 
-    federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_POLICIES})] | None = Field(
-        None,
-        alias="federatedHPAAssignmentType",
-        description="Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, "
-        "DynamicWeighted by capacity, LoadWeighted by present load. Aggregated fills the "
-        "clusters with the most free capacity first, Prioritized those with the highest priority. In mode "
-        "Distributed the limits are divided, and LoadWeighted is not allowed. Default: equal weights; in "
-        "mode Distributed Duplicated. Example: StaticWeighted.",
-    )
-    minimum_policy: Annotated[Text, Checked({"enum": MINIMUM_POLICIES})] | None = Field(
-        None,
-        description="AtLeastOne gives every cluster at least 1 replica where the total suffices. Exact may "
-        "leave clusters without replicas, and in mode Distributed without an HPA. Default: AtLeastOne. "
-        "Example: Exact.",
-    )
-    rebalance: Annotated[Text, Checked({"enum": REBALANCES})] | None = Field(
-        None,
-        description="WhenQuiet moves replicas back to the division of the policy once nothing has changed "
-        "for ten minutes. Mode Centralized needs --propagation=direct for it. Never leaves them there. "
-        "Default: WhenQuiet for Prioritized, Never for the others. Example: WhenQuiet.",
-    )
+    federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_POLICIES})] | None = None
+    """Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, DynamicWeighted
+    by capacity, LoadWeighted by present load. Aggregated fills the clusters with the most free capacity
+    first, Prioritized those with the highest priority. In mode Distributed the limits are divided, and
+    LoadWeighted is not allowed. Default: equal weights; in mode Distributed Duplicated. Example:
+    StaticWeighted."""
+    minimum_policy: Annotated[Text, Checked({"enum": MINIMUM_POLICIES})] | None = None
+    """AtLeastOne gives every cluster at least 1 replica where the total suffices. Exact may leave clusters
+    without replicas, and in mode Distributed without an HPA. Default: AtLeastOne. Example: Exact."""
+    rebalance: Annotated[Text, Checked({"enum": REBALANCES})] | None = None
+    """WhenQuiet moves replicas back to the division of the policy once nothing has changed for ten minutes.
+    Mode Centralized needs --propagation=direct for it. Never leaves them there. Default: WhenQuiet for
+    Prioritized, Never for the others. Example: WhenQuiet."""
     cluster_autoscaling_preference: Annotated[
-        tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)
-    ] = Field(
-        (),
-        description="Weights, priorities and bounds of single clusters. Default: none. "
-        "Example: [{targetCluster: {clusterNames: [member1]}, staticWeight: 3}].",
-    )
+        tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS})
+    ] = ()
+    """Weights, priorities and bounds of single clusters. Default: none. Example: [{targetCluster:
+    {clusterNames: [member1]}, staticWeight: 3}]."""
 
     @property
     def policy(self) -> AssignmentPolicy:
@@ -155,155 +119,103 @@ class ClusterToleration(ApiModel):
     go_package: ClassVar[str] = "v1"
     go_name: ClassVar[str] = "Toleration"
 
-    key: Item = Field(
-        "", description="Key of the taint. Default: any key, with operator Exists. Example: maintenance."
-    )
-    operator: Annotated[Text, Checked({"enum": OPERATORS})] | None = Field(
-        None, description="Exists tolerates every value. Default: Equal. Example: Exists."
-    )
-    value: Item = Field("", description="Value of the taint, with operator Equal. Example: network.")
-    effect: Annotated[Text, Checked({"enum": EFFECTS})] | None = Field(
-        None, description="Effect of the taint. Default: every effect. Example: NoExecute."
-    )
-    toleration_seconds: Int64 | None = Field(
-        None,
-        description="Seconds for which a taint NoExecute is tolerated, from its timeAdded on. Default: no "
-        "limit. Example: 3600.",
-    )
+    key: Item = ""
+    """Key of the taint. Default: any key, with operator Exists. Example: maintenance."""
+    operator: Annotated[Text, Checked({"enum": OPERATORS})] | None = None
+    """Exists tolerates every value. Default: Equal. Example: Exists."""
+    value: Item = ""
+    """Value of the taint, with operator Equal. Example: network."""
+    effect: Annotated[Text, Checked({"enum": EFFECTS})] | None = None
+    """Effect of the taint. Default: every effect. Example: NoExecute."""
+    toleration_seconds: Int64 | None = None
+    """Seconds for which a taint NoExecute is tolerated, from its timeAdded on. Default: no limit. Example:
+    3600."""
 
 
 class ClusterHPAPreference(ApiModel):
     """Limits what the workload may request of one cluster."""
 
-    cluster_name: Name = Field("", description="Name of the cluster. Example: member1.")
-    max_resource_usage: Share | None = Field(
-        None,
-        description="Largest fraction of the cluster's allocatable resources that the workload may request. "
-        "Greater than 0, at most 1. Example: 0.25.",
-    )
+    cluster_name: Name = ""
+    """Name of the cluster. Example: member1."""
+    max_resource_usage: Share | None = None
+    """Largest fraction of the cluster's allocatable resources that the workload may request. Greater than 0,
+    at most 1. Example: 0.25."""
 
 
 class FederatedHPASpec(ApiModel):
     """The workload to scale, its limits and its metrics."""
 
     required: ClassVar[tuple[str, ...]] = ("scaleTargetRef",)
-    scale_target_ref: CrossVersionObjectReference = Field(
-        default_factory=CrossVersionObjectReference,
-        description="The workload to scale, in the namespace of this object. It must have a scale "
-        "subresource. Example: {apiVersion: apps/v1, kind: Deployment, name: web}.",
-    )
-    min_replicas: Minimum | None = Field(
-        None,
-        description="Fewest replicas over all clusters together. 0 requires an Object or External metric, "
-        "and in mode Distributed also scalingToZero. Default: 1. Example: 2.",
-    )
-    max_replicas: Maximum | None = Field(
-        None,
-        description="Most replicas over all clusters together. Required, here or as federatedMaxReplicas. "
-        "Example: 30.",
-    )
-    metrics: Annotated[tuple[MetricSpec, ...], Checked({"maxItems": MAX_METRICS}), Crd(ATOMIC)] = Field(
-        (),
-        description="Metrics to scale by, over the pods of all clusters. The metric that asks for the most "
-        "replicas decides. Default: cpu at 80 percent of the requests. Example: [{type: Resource, resource: "
-        "{name: cpu, target: {type: Utilization, averageUtilization: 60}}}].",
-    )
-    behavior: Behavior | None = Field(
-        None,
-        description="How fast to scale up and down. Default: doubles the replicas at most, or raises them to "
-        "4, in one period; scales down to the highest recommendation of the last "
-        f"{DOWNSCALE_STABILIZATION_SECONDS:g} seconds. "
-        "Example: {scaleDown: {stabilizationWindowSeconds: 600}}.",
-    )
+    scale_target_ref: CrossVersionObjectReference = Field(default_factory=CrossVersionObjectReference)
+    """The workload to scale, in the namespace of this object. It must have a scale subresource. Example:
+    {apiVersion: apps/v1, kind: Deployment, name: web}."""
+    min_replicas: Minimum | None = None
+    """Fewest replicas over all clusters together. 0 requires an Object or External metric, and in mode
+    Distributed also scalingToZero. Default: 1. Example: 2."""
+    max_replicas: Maximum | None = None
+    """Most replicas over all clusters together. Required, here or as federatedMaxReplicas. Example: 30."""
+    metrics: Annotated[tuple[MetricSpec, ...], Checked({"maxItems": MAX_METRICS})] = ()
+    """Metrics to scale by, over the pods of all clusters. The metric that asks for the most replicas decides.
+    Default: cpu at 80 percent of the requests. Example: [{type: Resource, resource: {name: cpu, target:
+    {type: Utilization, averageUtilization: 60}}}]."""
+    behavior: Behavior | None = None
+    """How fast to scale up and down. Default: doubles the replicas at most, or raises them to 4, in one
+    period; scales down to the highest recommendation of the last {DOWNSCALE_STABILIZATION_SECONDS} seconds.
+    Example: {scaleDown: {stabilizationWindowSeconds: 600}}."""
 
-    mode: Annotated[Text, Checked({"enum": MODES})] | None = Field(
-        None,
-        description="Centralized: the controller computes one size for all clusters together. Distributed: "
-        "an HPA in each cluster scales the workload there, and the controller divides minReplicas and "
-        "maxReplicas among these HPAs. Default: Centralized. Example: Distributed.",
-    )
-    dry_run: Bool | None = Field(
-        None,
-        description="If true, the controller computes and publishes decisions but never changes the "
-        "workload. Default: false. Example: true.",
-    )
-    sync_period_seconds: Annotated[Int32, Checked({"minimum": 1, "maximum": 300})] | None = Field(
-        None,
-        description="Seconds between two decisions, from 1 to 300. Default: the controller's "
-        f"--horizontal-pod-autoscaler-sync-period ({SYNC_PERIOD_SECONDS:g}). Example: 30.",
-    )
-    partial_metrics: PartialMetrics | None = Field(
-        None,
-        description="Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and "
-        f"give the cluster up after {CLUSTER_LOST_TIMEOUT_SECONDS:g} seconds. "
-        "Example: {policy: Hold, lostAfterSeconds: 600}.",
-    )
-    cluster_affinity: ClusterSelection | None = Field(
-        None,
-        description="The clusters that take part, with --propagation=direct. With --propagation=karmada, "
-        "mode Distributed takes those of them that the PropagationPolicy selects, and mode Centralized does "
-        "not scale an object with this field. Default: all registered clusters. "
-        "Example: {clusterNames: [member1, member2]}.",
-    )
-    cluster_tolerations: Annotated[
-        tuple[ClusterToleration, ...], Checked({"maxItems": MAX_METRICS}), Crd(ATOMIC)
-    ] = Field(
-        (),
-        description="Tolerations of the taints of Cluster objects, where the controller runs with "
-        "--propagation=direct. With --propagation=karmada those of the PropagationPolicy count. Default: no "
-        "taint is tolerated. Example: [{key: maintenance, operator: Exists, effect: NoSchedule}].",
-    )
-    placement: PlacementPublication | None = Field(
-        None,
-        description="Whether the clusters that should have the workload are published, with "
-        "--propagation=direct. Default: nothing is published. Example: {publish: true}.",
-    )
-    federated_hpa_assignment: FederatedHPAAssignment | None = Field(
-        None,
-        alias="federatedHPAAssignment",
-        description="The division of the replicas among the clusters, with --propagation=direct or in mode "
-        "Distributed. Default: equal weights; in mode Distributed Duplicated, or with --propagation=karmada "
-        "as in the PropagationPolicy. "
-        "Example: {federatedHPAAssignmentType: Aggregated}.",
-    )
+    mode: Annotated[Text, Checked({"enum": MODES})] | None = None
+    """Centralized: the controller computes one size for all clusters together. Distributed: an HPA in each
+    cluster scales the workload there, and the controller divides minReplicas and maxReplicas among these
+    HPAs. Default: Centralized. Example: Distributed."""
+    dry_run: Bool | None = None
+    """If true, the controller computes and publishes decisions but never changes the workload. Default:
+    false. Example: true."""
+    sync_period_seconds: Annotated[Int32, Checked({"minimum": 1, "maximum": 300})] | None = None
+    """Seconds between two decisions, from 1 to 300. Default: the controller's
+    --horizontal-pod-autoscaler-sync-period ({SYNC_PERIOD_SECONDS}). Example: 30."""
+    partial_metrics: PartialMetrics | None = None
+    """Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and give the cluster up
+    after {CLUSTER_LOST_TIMEOUT_SECONDS} seconds. Example: {policy: Hold, lostAfterSeconds: 600}."""
+    cluster_affinity: ClusterSelection | None = None
+    """The clusters that take part, with --propagation=direct. With --propagation=karmada, mode Distributed
+    takes those of them that the PropagationPolicy selects, and mode Centralized does not scale an object with
+    this field. Default: all registered clusters. Example: {clusterNames: [member1, member2]}."""
+    cluster_tolerations: Annotated[tuple[ClusterToleration, ...], Checked({"maxItems": MAX_METRICS})] = ()
+    """Tolerations of the taints of Cluster objects, where the controller runs with --propagation=direct. With
+    --propagation=karmada those of the PropagationPolicy count. Default: no taint is tolerated. Example:
+    [{key: maintenance, operator: Exists, effect: NoSchedule}]."""
+    placement: PlacementPublication | None = None
+    """Whether the clusters that should have the workload are published, with --propagation=direct. Default:
+    nothing is published. Example: {publish: true}."""
+    federated_hpa_assignment: FederatedHPAAssignment | None = None
+    """The division of the replicas among the clusters, with --propagation=direct or in mode Distributed.
+    Default: equal weights; in mode Distributed Duplicated, or with --propagation=karmada as in the
+    PropagationPolicy. Example: {federatedHPAAssignmentType: Aggregated}."""
     cluster_hpa_preference: Annotated[
         tuple[ClusterHPAPreference, ...],
         BeforeValidator(_one_or_list),
         Checked({"maxItems": MAX_CLUSTERS}),
         # Accepts one object or a list of them. A structural schema cannot express that.
         Crd({"x-kubernetes-preserve-unknown-fields": True}),
-    ] = Field(
-        (),
-        alias="clusterHPAPreference",
-        description="Limits what the workload may request of single clusters, with --propagation=direct or "
-        "in mode Distributed. One object or a list. maxResourceUsage is a fraction of the cluster's "
-        "allocatable resources. Default: no limit. "
-        "Example: [{clusterName: member1, maxResourceUsage: 0.25}].",
-    )
-    autoscale_multi_cluster_delay: Natural | None = Field(
-        None,
-        description="Seconds that pods may wait for a node before replicas move to other clusters (mode "
-        "Centralized with --propagation=direct; default: 180, because new nodes often take two minutes), or "
-        "in mode Distributed before other clusters help (default: 0). Example: 300.",
-    )
-    scale_assist: Bool | None = Field(
-        None,
-        description="If false, replicas whose pods stay pending do not move to other clusters. In mode "
-        "Distributed the limits of the clusters are then divided once and left alone. Default: true. "
-        "Example: false.",
-    )
-    scaling_to_zero: Bool | None = Field(
-        None,
-        description="Mode Distributed only: if true, single clusters may run no replicas while the others "
-        "can run the load. No effect if scaleAssist is false. In mode Centralized write minReplicas: 0. "
-        "Default: false. Example: true.",
-    )
-    federated_min_replicas: Minimum | None = Field(
-        None, description="Another name of minReplicas. Give one of the two. Default: unset. Example: 2."
-    )
-    federated_max_replicas: Maximum | None = Field(
-        None, description="Another name of maxReplicas. Give one of the two. Default: unset. Example: 30."
-    )
+    ] = ()
+    """Limits what the workload may request of single clusters, with --propagation=direct or in mode
+    Distributed. One object or a list. maxResourceUsage is a fraction of the cluster's allocatable resources.
+    Default: no limit. Example: [{clusterName: member1, maxResourceUsage: 0.25}]."""
+    autoscale_multi_cluster_delay: Natural | None = None
+    """Seconds that pods may wait for a node before replicas move to other clusters (mode Centralized with
+    --propagation=direct; default: 180, because new nodes often take two minutes), or in mode Distributed
+    before other clusters help (default: 0). Example: 300."""
+    scale_assist: Bool | None = None
+    """If false, replicas whose pods stay pending do not move to other clusters. In mode Distributed the
+    limits of the clusters are then divided once and left alone. Default: true. Example: false."""
+    scaling_to_zero: Bool | None = None
+    """Mode Distributed only: if true, single clusters may run no replicas while the others can run the load.
+    No effect if scaleAssist is false. In mode Centralized write minReplicas: 0. Default: false. Example:
+    true."""
+    federated_min_replicas: Minimum | None = None
+    """Another name of minReplicas. Give one of the two. Default: unset. Example: 2."""
+    federated_max_replicas: Maximum | None = None
+    """Another name of maxReplicas. Give one of the two. Default: unset. Example: 30."""
 
     @property
     def minimum(self) -> int | None:
@@ -340,10 +252,7 @@ class FederatedHPA(TypedObject):
 
     required: ClassVar[tuple[str, ...]] = ("spec",)
 
-    spec: FederatedHPASpec = Field(
-        default_factory=FederatedHPASpec,
-        description="The workload to scale, its limits and its metrics.",
-    )
-    status: Annotated[FederatedHPAStatus, WRITTEN_WHOLE] = Field(
-        default_factory=lambda: _NO_STATUS, description="The last decision and what it was based on."
-    )
+    spec: FederatedHPASpec = Field(default_factory=FederatedHPASpec)
+    """The workload to scale, its limits and its metrics."""
+    status: Annotated[FederatedHPAStatus, WRITTEN_WHOLE] = Field(default_factory=lambda: _NO_STATUS)
+    """The last decision and what it was based on."""

@@ -21,17 +21,7 @@ MAX_AGGREGATE: Final = 256 * 1024
 _NO_VALUE: Final = object()
 _HTML_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"}
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_SHORT_ESCAPES: Final = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    '"': '\\"',
-    "\\": "\\\\",
-}
+_SHORT_ESCAPES: Final = {c: f"\\{name}" for c, name in zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True)}
 
 
 class TypedText(str):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedhpa.api.errors import InvalidObject
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import known_time
 
 Json = dict[str, Any]
 
@@ -37,10 +36,7 @@ def text_at(value: Any, *path: str | int) -> str:
 
 def time_at(value: Any, *path: str | int) -> float | None:
     """Returns the time at a path in POSIX seconds; None without a readable one."""
-    try:
-        return parse_time(text_at(value, *path) or None)
-    except InvalidObject:
-        return None
+    return known_time(at(value, *path))
 
 
 def condition(raw: Any, kind: str) -> Json:

@@ -8,7 +8,6 @@ otherwise the next field of Kubernetes or Karmada would stop scaling on every hu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, invalid, required, unsupported
 from fedhpa.api.model import ApiModel
-from fedhpa.api.shape import Property, Shape, properties
+from fedhpa.api.shape import Shape, fields_with
 from fedhpa.api.texts import cut_line
 
 # An unknown value inside a metric makes only this metric fail, when it is evaluated.
@@ -57,22 +56,14 @@ def _of_model(model: ApiModel, path: str) -> Iterator[tuple[str, Any, Shape | No
         yield f"{path}.{cut_line(name, _MAX_FIELD)}", None, None
     # Faster than reading the attributes of a pydantic model.
     values = vars(model)
-    for property_ in _judged(type(model)):
+    for property_ in fields_with(type(model), _is_judged):
         value = values[property_.attribute]
         if value is not None:
             yield from _of_value(value, property_.shape, f"{path}.{property_.name}")
 
 
-@cache
-def _judged(model: type[ApiModel]) -> tuple[Property, ...]:
-    """Returns the fields with an enumeration, and those with fields of their own."""
-    return tuple([one for one in properties(model).values() if _is_judged(one.shape)])
-
-
 def _is_judged(shape: Shape) -> bool:
-    return (
-        shape.model is not None or "enum" in shape.crd or (shape.item is not None and _is_judged(shape.item))
-    )
+    return shape.model is not None or "enum" in shape.crd
 
 
 def _of_value(value: Any, shape: Shape, path: str) -> Iterator[tuple[str, Any, Shape | None]]:

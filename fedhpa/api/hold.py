@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.errors import InvalidObject
 from fedhpa.api.texts import one_line
-from fedhpa.api.times import format_time, parse_time
+from fedhpa.api.times import MAX_TIME, format_time, known_time
 
 HOLD_ANNOTATION: Final = "autoscaling.karmada.io/hold"
 UNTIL_ANNOTATION: Final = "autoscaling.karmada.io/hold-until"
@@ -30,8 +29,6 @@ _STOPPED: Final = {
     UP: "nothing is scaled up",
     ALL: "nothing is scaled or moved",
 }
-# Longer than any RFC 3339 time. Annotations are stored and shown, so their texts are bounded.
-_MAX_LENGTH: Final = 64
 
 
 class HoldRequest(msgspec.Struct, frozen=True):
@@ -123,10 +120,7 @@ def _hold_of(request: HoldRequest) -> Hold:
         return Hold(ALL, request.place, problem=text)
     if not request.until:
         return Hold(request.hold, request.place)
-    try:
-        until = parse_time(request.until) if len(request.until) <= _MAX_LENGTH else None
-    except InvalidObject:
-        until = None
+    until = known_time(request.until)
     if until is None:
         text = f"annotation {UNTIL_ANNOTATION}={_shown(request.until)} is no RFC 3339 time"
         return Hold(ALL, request.place, problem=text)
@@ -134,4 +128,4 @@ def _hold_of(request: HoldRequest) -> Hold:
 
 
 def _shown(value: str) -> str:
-    return repr(one_line(value, _MAX_LENGTH))
+    return repr(one_line(value, MAX_TIME))

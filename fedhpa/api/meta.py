@@ -14,14 +14,13 @@ from fedhpa.api.model import (
     Int64,
     Item,
     LongText,
-    Name,
     ScalarType,
     Text,
     Time,
     Uid,
 )
 
-Plain = Annotated[dict[str, Item], ScalarType("map[string]string", {"type": "object"})]
+Plain = Annotated[dict[str, Item], ScalarType("map[string]string")]
 
 
 class OwnerReference(ApiModel):
@@ -47,7 +46,7 @@ class ManagedFieldsEntry(ApiModel):
     api_version: Text = ""
     time: Time | None = None
     fields_type: Text = ""
-    fields_v1: Annotated[dict[str, Any] | None, Field(alias="fieldsV1")] = None
+    fields_v1: dict[str, Any] | None = None
     subresource: Text = ""
 
 
@@ -78,21 +77,13 @@ class LabelSelectorRequirement(ApiModel):
     go_package: ClassVar[str] = "v1"
     required: ClassVar[tuple[str, ...]] = ("key", "operator")
 
-    key: LongText = Field(
-        "", description="Label that the requirement checks; in a fieldSelector the field. Example: tier."
-    )
-    operator: LongText = Field(
-        "",
-        description="In, NotIn, Exists or DoesNotExist. A fieldSelector takes only In and NotIn. "
-        "Example: In.",
-    )
-    values: Annotated[
-        tuple[Item, ...], Crd({"maxItems": MAX_CLUSTERS, "x-kubernetes-list-type": "atomic"})
-    ] = Field(
-        (),
-        description="Values to compare with. Required for In and NotIn, forbidden for Exists and "
-        "DoesNotExist. Example: [gold, silver].",
-    )
+    key: LongText = ""
+    """Label that the requirement checks; in a fieldSelector the field. Example: tier."""
+    operator: LongText = ""
+    """In, NotIn, Exists or DoesNotExist. A fieldSelector takes only In and NotIn. Example: In."""
+    values: Annotated[tuple[Item, ...], Crd({"maxItems": MAX_CLUSTERS})] = ()
+    """Values to compare with. Required for In and NotIn, forbidden for Exists and DoesNotExist. Example:
+    [gold, silver]."""
 
 
 class LabelSelector(ApiModel):
@@ -100,15 +91,10 @@ class LabelSelector(ApiModel):
 
     go_package: ClassVar[str] = "v1"
 
-    match_labels: Annotated[dict[str, Item], Crd({"maxProperties": 64})] = Field(
-        default_factory=dict, description="Labels that must have exactly these values. Example: {tier: gold}."
-    )
-    match_expressions: Annotated[
-        tuple[LabelSelectorRequirement, ...], Crd({"maxItems": 64, "x-kubernetes-list-type": "atomic"})
-    ] = Field(
-        (),
-        description="Requirements on labels. Example: [{key: tier, operator: In, values: [gold, silver]}].",
-    )
+    match_labels: Annotated[dict[str, Item], Crd({"maxProperties": 64})] = Field(default_factory=dict)
+    """Labels that must have exactly these values. Example: {tier: gold}."""
+    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Crd({"maxItems": 64})] = ()
+    """Requirements on labels. Example: [{key: tier, operator: In, values: [gold, silver]}]."""
 
 
 class TypedObject(ApiModel):
@@ -117,12 +103,3 @@ class TypedObject(ApiModel):
     api_version: Text = ""
     kind: Text = ""
     metadata: ObjectMeta = Field(default_factory=lambda: ObjectMeta())
-
-
-class ObjectReference(ApiModel):
-    """A reference to an object by namespace and name."""
-
-    required: ClassVar[tuple[str, ...]] = ("name", "namespace")
-
-    namespace: Name = Field("", description="Namespace of the object. Example: fedhpa-system.")
-    name: Name = Field("", description="Name of the object. Example: member1.")

@@ -1,9 +1,9 @@
 """The base class and the field types of the models of API objects.
 
-The models define the API objects once, for three uses: decoding (pydantic), the CRDs
-(`fedhpa.admission.crd`), and the messages about wrong types and bounds (`fedhpa.api.decode`,
-`fedhpa.admission.bounds`). A scalar carries two markers: `ScalarType` names its Go and OpenAPI
-type, `Crd` holds schema keywords.
+The models define the API objects once, for three uses: decoding (pydantic), the CRDs (`make crds`), and the
+messages about wrong types and bounds (`fedhpa.api.decode`, `fedhpa.admission.bounds`). A scalar carries two
+markers: `ScalarType` names its Go type, `Crd` holds schema keywords. The text below a field is its
+description in the CRD.
 
 Decoding is as lenient as Kubernetes: null counts as absent, unknown keys are kept, and a missing field has
 its zero value. It is also as strict: a number in quotes is an error. Models do not apply API defaults
@@ -12,7 +12,7 @@ its zero value. It is also as strict: a number in quotes is an error. Models do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final
 
@@ -35,10 +35,9 @@ MAX_MESSAGE: Final = 32768
 
 @dataclass(frozen=True, eq=False)
 class ScalarType:
-    """The type of a scalar: `go` is its name in messages, `schema` its OpenAPI type."""
+    """The type of a scalar, by its name in messages."""
 
     go: str
-    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +64,14 @@ class Checked(Crd):
 WRITTEN_WHOLE: Final = Crd({"x-kubernetes-map-type": "atomic"})
 
 
+def _json_name(attribute: str) -> str:
+    return to_camel(attribute).replace("Hpa", "HPA")
+
+
 class ApiModel(BaseModel):
     """A part of an API object."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
+    model_config = ConfigDict(alias_generator=_json_name, populate_by_name=True, extra="allow", frozen=True)
 
     # Package and name of the Go type in messages, where the name differs from the class.
     go_package: ClassVar[str] = "v1alpha1"
@@ -76,7 +79,6 @@ class ApiModel(BaseModel):
     # JSON names that the schema requires. The models require nothing: an absent scalar has its zero value,
     # and admission has its own messages for missing fields.
     required: ClassVar[tuple[str, ...]] = ()
-    preserve_unknown: ClassVar[bool] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -96,80 +98,36 @@ def go_name(model: type[ApiModel]) -> str:
     return model.go_name or model.__name__
 
 
-def _quantity(value: Any) -> Any:
-    Quantity.parse(value)
-    return value
+def _readable(read: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """Returns a check that a value can be read. pydantic expects a ValueError."""
 
-
-def _time(value: str) -> str:
-    read_time(value)
-    return value
-
-
-def _wrapped(check: Any) -> Any:
-    """Turns InvalidObject into the ValueError that pydantic expects."""
-
-    def run(value: Any) -> Any:
+    def check(value: Any) -> Any:
         try:
-            return check(value)
+            read(value)
         except InvalidObject as error:
             raise ValueError(str(error)) from error
+        return value
 
-    return run
+    return check
 
 
 def _null_to_empty(value: Any) -> Any:
     return "" if value is None else value
 
 
-QUANTITY_PATTERN: Final = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
-QUANTITY_SCHEMA: Final = {
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "pattern": QUANTITY_PATTERN,
-    "x-kubernetes-int-or-string": True,
-}
-
-_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-
-Int32 = Annotated[
-    int,
-    Strict(),
-    Field(ge=_INT32_MIN, le=_INT32_MAX),
-    ScalarType("int32", {"type": "integer", "format": "int32"}),
-]
-Int64 = Annotated[
-    int,
-    Strict(),
-    Field(ge=_INT64_MIN, le=_INT64_MAX),
-    ScalarType("int64", {"type": "integer", "format": "int64"}),
-]
-Bool = Annotated[bool, Strict(), ScalarType("bool", {"type": "boolean"})]
-Number = Annotated[float, ScalarType("float64", {"type": "number"})]
-Text = Annotated[str, Strict(), ScalarType("string", {"type": "string"})]
+Int32 = Annotated[int, Strict(), Field(ge=-(2**31), lt=2**31), ScalarType("int32")]
+Int64 = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63), ScalarType("int64")]
+Bool = Annotated[bool, Strict(), ScalarType("bool")]
+Number = Annotated[float, ScalarType("float64")]
+Text = Annotated[str, Strict(), ScalarType("string")]
 # A string inside a list or map, where null counts as the empty string.
-Item = Annotated[
-    str,
-    Strict(),
-    BeforeValidator(_null_to_empty),
-    ScalarType("string", {"type": "string"}),
-    Crd({"maxLength": MAX_TEXT}),
-]
-Uid = Annotated[Text, ScalarType("types.UID", {"type": "string"})]
+Item = Annotated[Text, BeforeValidator(_null_to_empty), Crd({"maxLength": MAX_TEXT})]
+Uid = Annotated[Text, ScalarType("types.UID")]
 Name = Annotated[Text, Crd({"maxLength": MAX_NAME})]
 LongText = Annotated[Text, Crd({"maxLength": MAX_TEXT})]
 Message = Annotated[Text, Crd({"maxLength": MAX_MESSAGE})]
-Time = Annotated[
-    str,
-    Strict(),
-    AfterValidator(_wrapped(_time)),
-    ScalarType("v1.Time", {"type": "string", "format": "date-time"}),
-]
+Time = Annotated[str, Strict(), AfterValidator(_readable(read_time)), ScalarType("v1.Time")]
 # Kept as written; callers parse it when they need a number.
 RawQuantity = Annotated[
-    str | int | float, BeforeValidator(_wrapped(_quantity)), ScalarType("resource.Quantity", QUANTITY_SCHEMA)
+    str | int | float, BeforeValidator(_readable(Quantity.parse)), ScalarType("resource.Quantity")
 ]
-Labels = Annotated[dict[str, Item], Crd({"maxProperties": 64})]

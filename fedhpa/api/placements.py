@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
 from fedhpa.api.names import label_value
-from fedhpa.api.own_definition import GROUP, own_definition
 from fedhpa.api.scaling_record import API_VERSION as API_VERSION
-from fedhpa.api.scaling_record import cut_name
+from fedhpa.api.scaling_record import GROUP, cut_name
 
 KIND: Final = "Placement"
 PLURAL: Final = "placements"
@@ -70,33 +68,3 @@ def owner_of(placement: Mapping[str, Any]) -> Owner:
     if not isinstance(labels, Mapping) or labels.get(MANAGED_BY) != MANAGER or len(parts) != 3:
         return Owner(("", ""), "")
     return Owner((parts[0], parts[1]), parts[2])
-
-
-def custom_resource_definition() -> dict[str, Any]:
-    """Returns the CustomResourceDefinition (apiextensions.k8s.io/v1)."""
-    text = {"type": "string", "maxLength": MAX_NAME}
-    decision = {
-        "type": "object",
-        "description": "A cluster that should have the workload.",
-        "required": ["clusterName", "reason"],
-        "properties": {
-            "clusterName": text | {"description": "Name of the cluster in Argo CD.", "minLength": 1},
-            "reason": text | {"description": "Member, Cordoned, Stuck, Awaited or Leaving."},
-        },
-    }
-    status = {
-        "type": "object",
-        "description": "The decision of the controller.",
-        "required": ["decisions"],
-        "properties": {
-            "decisions": {
-                "type": "array",
-                "description": "The clusters that should have the workload, in order of rank.",
-                "maxItems": MAX_CLUSTERS,
-                "items": decision,
-            }
-        },
-    }
-    description = "Where a workload should be, for Argo CD. Only the controller writes it."
-    names = {"name": "CLUSTERS", "type": "string", "jsonPath": ".status.decisions[*].clusterName"}
-    return own_definition(KIND, PLURAL, description, {"status": status}, [names])

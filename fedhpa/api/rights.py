@@ -124,6 +124,9 @@ class Switches:
         return all(named[name] == value for name, value in when.items())
 
 
+_USUAL: Final = Switches()
+
+
 class _ScaleTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subresource: str
     onlyGroup: str = ""
@@ -187,12 +190,10 @@ class _Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _rights() -> _Rights:
-    import yaml  # few commands need it
+    from fedhpa.api.yaml import read_own_yaml  # few commands need it
 
-    text = Path(__file__).with_name("rights.yaml").read_text(encoding="utf-8")
-    # The reader in C takes a tenth of the time. The file is ours, so it has no traps.
-    reader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return msgspec.convert(yaml.load(text, reader), _Rights)  # noqa: S506
+    (rights,) = read_own_yaml(Path(__file__).with_name("rights.yaml"))
+    return msgspec.convert(rights, _Rights)
 
 
 def service_account(namespace: str, name: str) -> dict[str, str]:
@@ -211,22 +212,18 @@ def hub_rights(
     lease_namespace: str = "",
     argocd_namespace: str = ARGOCD_NAMESPACE,
     user_name: str = "",
-    propagation: Propagation = "direct",
-    metrics_via: MetricsVia = "members",
     secrets: Secrets | None = None,
-    switches: Switches | None = None,
+    switches: Switches = _USUAL,
     planes: Collection[Plane] = ("hub", "host"),
     components: Collection[str] = tuple(ACCOUNTS),
 ) -> list[Manifest]:
     """Returns the ServiceAccounts of the processes and their rights.
 
     `lease_namespace` has the controller's Leases, by default `namespace`, and `argocd_namespace` the
-    Placements for Argo CD. `user_name` is a user to whom the
-    rights are granted instead of the ServiceAccounts. `secrets` are the credentials of
-    Clusters that may be read besides those that `fedhpa join` has made. `switches` replaces `propagation` and
-    `metrics_via`. `planes` are the API servers whose roles are wanted; `components` are the file's.
+    Placements for Argo CD. `user_name` is a user to whom the rights are granted instead of the
+    ServiceAccounts. `secrets` are the credentials of Clusters that may be read besides those that
+    `fedhpa join` has made. `planes` are the API servers whose roles are wanted; `components` are the file's.
     """
-    found = switches or Switches(propagation, metrics_via)
     places = {
         "release": namespace,
         "leases": lease_namespace or namespace,
@@ -236,40 +233,18 @@ def hub_rights(
     manifests = [account(namespace, ACCOUNTS[one]) for one in by_account]
     for one in components:
         subject = user(user_name) if user_name else service_account(namespace, ACCOUNTS.get(one, ""))
-        if one == "controller" and found.sources.has_foreign and "hub" in planes:
+        if one == "controller" and switches.sources.has_foreign and "hub" in planes:
             manifests += [_config_map(namespace, name) for name in (SERVERS_MAP, TAINTS_MAP)]
-        manifests += _of_component(one, found, subject, places, secrets, planes)
+        manifests += rights_of(one, subject, switches, secrets, places, planes)
     return manifests
 
 
-def adapter_rights(subject: Subject, *, secrets: Secrets | None = None) -> list[Manifest]:
-    """Returns the roles and bindings of the metrics adapter on the hub, and the role of its readers."""
-    return _of_component("metrics-adapter", Switches(), subject, secrets=secrets)
-
-
-def webhook_rights(subject: Subject, *, propagation: Propagation = "direct") -> list[Manifest]:
-    """Returns the role and the binding of a webhook that reads the hub for its warnings.
-
-    Verdicts need no rights.
-    """
-    return _of_component("webhook", Switches(propagation), subject)
-
-
-def member_rights(
-    namespace: str = NAMESPACE,
-    *,
-    propagation: Propagation = "direct",
-    switches: Switches | None = None,
-) -> list[Manifest]:
-    """Returns the ServiceAccounts whose tokens are given to the hub, and their rights in a member.
-
-    With `direct` the controller writes scales there. `switches` replaces `propagation`.
-    """
-    found = switches or Switches(propagation)
+def member_rights(namespace: str = NAMESPACE, *, switches: Switches = _USUAL) -> list[Manifest]:
+    """Returns the ServiceAccounts whose tokens are given to the hub, and their rights in a member."""
     subjects = {name: service_account(namespace, name) for name in (MEMBER, MEMBER_METRICS)}
     return [
         *(account(namespace, name) for name in subjects),
-        *_rendered(_rights().member, found, subjects, {"release": namespace}),
+        *_rendered(_rights().member, switches, subjects, {"release": namespace}),
     ]
 
 
@@ -277,7 +252,7 @@ def member_metrics_rights(namespace: str = NAMESPACE) -> list[Manifest]:
     """Returns the account with whose token the metrics adapter reads a member, and its rights there."""
     subjects = {MEMBER_METRICS: service_account(namespace, MEMBER_METRICS)}
     own = [role for role in _rights().member if role.accounts == [MEMBER_METRICS]]
-    return [account(namespace, MEMBER_METRICS), *_rendered(own, Switches(), subjects)]
+    return [account(namespace, MEMBER_METRICS), *_rendered(own, _USUAL, subjects)]
 
 
 def member_secret_rights(
@@ -292,7 +267,7 @@ def member_secret_rights(
     for role in _rights().secretOfMember:
         own = msgspec.structs.replace(role, name=f"{role.name}:{cluster}")
         names = [secrets[account] for account in role.secretsOf]
-        manifests += _of_role(own, Switches(), subjects, namespace, names)
+        manifests += _of_role(own, _USUAL, subjects, namespace, names)
     return manifests
 
 
@@ -317,15 +292,18 @@ def labels(component: str) -> dict[str, str]:
     }
 
 
-def _of_component(
+def rights_of(
     component: str,
-    switches: Switches,
     subject: Subject,
-    places: Mapping[str, str] | None = None,
+    switches: Switches = _USUAL,
     secrets: Secrets | None = None,
+    places: Mapping[str, str] | None = None,
     planes: Collection[Plane] = _HUB,
 ) -> list[Manifest]:
-    """Returns the roles of a process, bound to the subject."""
+    """Returns the roles and bindings of a process on the hub, and the roles of its readers.
+
+    A webhook needs rights for its warnings only.
+    """
     rights, subjects = _rights(), {ACCOUNTS.get(component, ""): subject}
     every = [*(rights.hub if "hub" in planes else ()), *(rights.host if "host" in planes else ())]
     own = [role for role in every if role.component == component]

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.own_definition import GROUP, VERSION, own_definition
 
-API_VERSION: Final = f"{GROUP}/{VERSION}"
+GROUP: Final = "fedhpa.io"
+API_VERSION: Final = f"{GROUP}/v1alpha1"
 KIND: Final = "ScalingRecord"
 PLURAL: Final = "scalingrecords"
 # The longest name of an object in Kubernetes.
@@ -95,10 +95,3 @@ def has_same_owner(record: Mapping[str, Any], empty: Mapping[str, Any]) -> bool:
         isinstance(owner, Mapping) and owner.get("uid") in wanted
         for owner in (owners if isinstance(owners, list) else ())
     )
-
-
-def custom_resource_definition() -> dict[str, Any]:
-    """Returns the CustomResourceDefinition (apiextensions.k8s.io/v1). The controller checks the content."""
-    description = "Memory of the controller for one object. Only the controller writes it."
-    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return own_definition(KIND, PLURAL, description, {"status": status}, has_status=True)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.names import label_value, qualified_name
 
 # The requirements of one selector, and the values in all of them. Each object of a list is compared with all
 # of them, so a selector without bounds could occupy the process for seconds.
@@ -49,29 +50,6 @@ _SYMBOLS: Final = frozenset("=!(),><")
 _TOKEN = re.compile(r"==|!=|[=!(),><]|[^=!(),>< \t\r\n]+")
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _END: Final = ""
-
-_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-
-_NAME_RULE: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_PREFIX_RULE: Final = (
-    "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', "
-    r"regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_QUALIFIED_RULE: Final = (
-    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', "
-    "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-)
-_VALUE_RULE: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
-    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
 
 
 class Requirement:
@@ -215,30 +193,15 @@ def _requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
                     f'values[{index}]: Invalid value: "{value}": '
                     "for 'Gt', 'Lt' operators, the value must be an integer"
                 )
-        elif value and (len(value) > 63 or not _NAME.fullmatch(value)):
-            rule = "must be no more than 63 bytes" if len(value) > 63 else _VALUE_RULE
-            raise InvalidObject(f'values[{index}][{key}]: Invalid value: "{value}": {rule}')
+        elif wrong := label_value(value):
+            raise InvalidObject(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(wrong)}')
     return Requirement(key, operator, values)
 
 
 def _check_key(key: str) -> None:
-    prefix, slash, name = key.rpartition("/")
-    rule = ""
-    if "/" in prefix:
-        rule = _QUALIFIED_RULE
-    elif slash and not prefix:
-        rule = "prefix part must be non-empty"
-    elif slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        rule = _PREFIX_RULE
-    elif not name:
-        rule = "name part must be non-empty; " + _NAME_RULE
-    elif len(name) > 63:
-        rule = "name part must be no more than 63 bytes"
-    elif not _NAME.fullmatch(name):
-        rule = _NAME_RULE
-    if rule:
+    if wrong := qualified_name(key):
         # Go prints "<nil>" as the path of a requirement outside an object.
-        raise InvalidObject(f'<nil>: Invalid value: "{key}": {rule}')
+        raise InvalidObject(f'<nil>: Invalid value: "{key}": {"; ".join(wrong)}')
 
 
 def _check_terms(count: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union
@@ -18,14 +18,12 @@ Form = Literal["scalar", "list", "map", "object", "any"]
 class Shape:
     """The type of a value.
 
-    `go` is its name in messages. `schema` has the OpenAPI type of a scalar, `crd` the other schema keywords,
-    and `checked` those that admission enforces. `item` is the element of a list or the value of a map, and
-    `model` the class of an object.
+    `go` is its name in messages. `crd` has the schema keywords, and `checked` those that admission enforces.
+    `item` is the element of a list or the value of a map, and `model` the class of an object.
     """
 
     form: Form
     go: str
-    schema: Mapping[str, Any]
     crd: Mapping[str, Any]
     checked: Mapping[str, Any]
     item: Shape | None = None
@@ -34,11 +32,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Property:
-    """One field of a model: its attribute, JSON name, description and type."""
+    """One field of a model: its attribute, JSON name and type."""
 
     attribute: str
     name: str
-    description: str
     shape: Shape
 
 
@@ -49,8 +46,23 @@ def properties(model: type[ApiModel]) -> Mapping[str, Property]:
     found = {}
     for attribute, info in model.model_fields.items():
         name = info.alias or attribute
-        found[name] = Property(attribute, name, info.description or "", _shape(hints[attribute]))
+        found[name] = Property(attribute, name, _shape(hints[attribute]))
     return found
+
+
+@cache
+def fields_with(model: type[ApiModel], wanted: Callable[[Shape], bool]) -> tuple[Property, ...]:
+    """Returns the fields of a model whose shape is wanted, or that lead to such a field."""
+    return tuple([one for one in properties(model).values() if _leads_to(one.shape, wanted)])
+
+
+def _leads_to(shape: Shape, wanted: Callable[[Shape], bool]) -> bool:
+    """True if a shape is wanted, or that of its items or of a field below it."""
+    return (
+        wanted(shape)
+        or (shape.item is not None and _leads_to(shape.item, wanted))
+        or (shape.model is not None and bool(fields_with(shape.model, wanted)))
+    )
 
 
 def stored_json(value: Any) -> Any:
@@ -77,13 +89,13 @@ def _shape(annotation: Any) -> Shape:
             return _shape(parts[0])
     if origin is tuple:
         item = _shape(typing.get_args(annotation)[0])
-        return Shape("list", f"[]{item.go}", {}, {}, {}, item=item)
+        return Shape("list", f"[]{item.go}", {}, {}, item=item)
     if origin is dict:
         item = _shape(typing.get_args(annotation)[1])
-        return Shape("map", f"map[string]{item.go}", {}, {}, {}, item=item)
+        return Shape("map", f"map[string]{item.go}", {}, {}, item=item)
     if isinstance(annotation, type) and issubclass(annotation, ApiModel):
-        return Shape("object", f"{annotation.go_package}.{go_name(annotation)}", {}, {}, {}, model=annotation)
-    return Shape("any", "interface {}", {}, {}, {})
+        return Shape("object", f"{annotation.go_package}.{go_name(annotation)}", {}, {}, model=annotation)
+    return Shape("any", "interface {}", {}, {})
 
 
 def _annotated(inner: Any, *markers: Any) -> Shape:
@@ -98,5 +110,5 @@ def _annotated(inner: Any, *markers: Any) -> Shape:
         if isinstance(marker, Checked):
             checked.update(marker.keywords)
     if scalar is not None and base.form in ("any", "scalar"):
-        return Shape("scalar", scalar.go, scalar.schema, crd, checked)
-    return Shape(base.form, base.go, base.schema, crd, checked, base.item, base.model)
+        return Shape("scalar", scalar.go, crd, checked)
+    return Shape(base.form, base.go, crd, checked, base.item, base.model)

@@ -23,6 +23,9 @@ ZERO_TIME: Final = -62135596800.0
 # 9999-12-31T23:59:59Z, in the last year of RFC 3339.
 LAST_TIME: Final = 253402300799.0
 
+# Longer than any RFC 3339 time.
+MAX_TIME: Final = 64
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
@@ -43,6 +46,14 @@ _UNIT_SECONDS: Final = {
 def parse_time(text: str | None) -> float | None:
     """Returns the POSIX seconds of an RFC 3339 time, with fractions; None for None. Raises InvalidObject."""
     return None if text is None else (read_time(text) - _EPOCH).total_seconds()
+
+
+def known_time(text: object) -> float | None:
+    """Returns the POSIX seconds of a value from outside; None unless it is an RFC 3339 time."""
+    try:
+        return parse_time(text) if isinstance(text, str) and len(text) <= MAX_TIME else None
+    except InvalidObject:
+        return None
 
 
 def read_time(text: str) -> datetime:

@@ -15,7 +15,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import decode_json
-from fedhpa.api.times import LAST_TIME, format_time, parse_time
+from fedhpa.api.times import LAST_TIME, format_time, known_time, parse_time
 
 # Annotations of a Secret whose token the controller renews.
 ACCOUNT, LIFETIME = "fedhpa.io/token-service-account", "fedhpa.io/token-lifetime-seconds"
@@ -103,8 +103,8 @@ def issued_token(body: bytes, account: str, now: float) -> IssuedToken:
 def life_of(token: str, annotations: Mapping[str, str]) -> Life | None:
     """Returns the life of a stored token: from the token, else from its annotations. None if unknown."""
     claims = _claims(token)
-    expires = (claims.exp if claims else 0.0) or _time(annotations.get(EXPIRES))
-    issued = (claims.iat if claims else 0.0) or _time(annotations.get(ISSUED))
+    expires = (claims.exp if claims else 0.0) or known_time(annotations.get(EXPIRES))
+    issued = (claims.iat if claims else 0.0) or known_time(annotations.get(ISSUED))
     if not expires or not issued or issued >= expires:
         return None
     return Life(issued, expires)
@@ -152,13 +152,6 @@ def _claims(token: str) -> _Claims | None:
         return None
     in_range = 0 <= found.exp <= LAST_TIME and 0 <= found.iat <= LAST_TIME
     return found if in_range else _Claims(found.sub)
-
-
-def _time(text: str | None) -> float:
-    try:
-        return parse_time(text) or 0.0
-    except InvalidObject:
-        return 0.0
 
 
 def _text(seconds: float) -> str:

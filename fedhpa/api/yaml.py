@@ -6,6 +6,7 @@ The reader is the library's own in Python. Its faster reader in C crashes the pr
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -44,6 +45,15 @@ def read_yaml(
         raise InvalidObject(f"it is not valid YAML: {' '.join(str(error).split())}") from error
     finally:
         loader.dispose()
+
+
+def read_own_yaml(path: Path) -> list[Any]:
+    """Returns the documents of a file that comes with this package, so that it has no traps.
+
+    The reader in C takes a tenth of the time.
+    """
+    with path.open(encoding="utf-8") as file:
+        return list(yaml.load_all(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def print_yaml(documents: Iterable[Any], *, sort_keys: bool = True) -> str:

@@ -30,7 +30,7 @@ from fedhpa.backtest.recording import (
     encode_recording,
     recorded_spec,
 )
-from fedhpa.backtest.result import CENSORED, Mark, Report, Run, percent
+from fedhpa.backtest.result import CENSORED, Mark, Report, Run, percent, saving
 from fedhpa.backtest.simulation import BoundsChange, simulate
 from fedhpa.decision import ScalingObject, decode_object
 
@@ -76,7 +76,7 @@ def run_of(
     recording: Recording,
     candidate: Candidate,
     options: Options,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> Run:
     """Returns the run of one object. Raises InvalidObject and ConfigError."""
     hpa = scaling_object(candidate.raw)
@@ -91,7 +91,7 @@ def runs_of(
     recording: Recording,
     candidates: Sequence[Candidate],
     options: Options,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> list[Run]:
     """Returns the runs in the order of the objects."""
     workers = min(_processors(), len(candidates))
@@ -103,8 +103,7 @@ def runs_of(
         for index, one in enumerate(candidates):
 
             def report(part: float, index: int = index) -> None:
-                if progress is not None:
-                    progress((index + part) / len(candidates))
+                progress((index + part) / len(candidates))
 
             runs.append(run_of(recording, one, options, report))
             report(1.0)
@@ -118,8 +117,7 @@ def runs_of(
         try:
             for done in as_completed(waiting):
                 found[waiting[done]] = done.result()
-                if progress is not None:
-                    progress(len(found) / len(candidates))
+                progress(len(found) / len(candidates))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -151,7 +149,7 @@ def compare(
     *,
     marks: Sequence[Mark] = (),
     unserved: float = UNSERVED,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
     known: Sequence[Run] = (),
 ) -> Report:
     """Returns the report on objects over a recording. The first candidate is the object as it is.
@@ -216,15 +214,14 @@ def best_of(ranked: Sequence[Run], present: Run, unserved: float) -> str:
         )
     if best is present:
         return f"keep {best.name}: no other run is cheaper with at most {most} unserved"
-    what, word = ("replica-hours", "fewer") if figures.cost is None else ("cost", "less")
-    part = 1 - figures.price / present.figures.price if present.figures.price else 0.0
+    part, saved = saving(present.figures, figures)
     if part < 0:
         broken = percent(present.figures.unserved, unserved)
         return (
             f"take {best.name}: {served}, within the bound of {most} that {present.name} breaks with "
-            f"{broken}, for {-part:.1%} more {what}"
+            f"{broken}, for {saved}"
         )
-    return f"take {best.name}: {part:.1%} {word} {what} than {present.name}, with {served}"
+    return f"take {best.name}: {saved} than {present.name}, with {served}"
 
 
 def _fidelity_notes(recorded: Run, simulated: Run, *, is_known: bool) -> list[str]:

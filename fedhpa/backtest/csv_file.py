@@ -27,7 +27,8 @@ from fedhpa.backtest.recording import (
     check,
 )
 
-_REQUIRED: Final = ("time", "cluster", "replicas", "ready")
+_KEYS: Final = ("time", "cluster")
+_REQUIRED: Final = (*_KEYS, "replicas", "ready")
 _REQUEST, _LIMIT = "request.", "limit."
 MAX_LINES: Final = 2_000_000
 MAX_CELL: Final = 300
@@ -68,12 +69,9 @@ def _rows(reader: csv.DictReader[str], columns: list[str], place: str) -> Iterat
         if any(len(text or "") > MAX_CELL for text in cells.values()):
             raise ConfigError(f"{where}: a cell has more than {MAX_CELL} characters")
         at = _time(cells["time"], f"{where}: time")
-        numbers: dict[str, int | None] = {}
-        for name in columns:
-            if name in ("replicas", "ready"):
-                numbers[name] = _count(cells[name], f"{where}: {name}")
-            elif name not in _REQUIRED:
-                numbers[name] = _amount(cells[name], f"{where}: {name}")
+        numbers = {
+            name: _number(name, cells[name], f"{where}: {name}") for name in columns if name not in _KEYS
+        }
         yield at, cells["cluster"].strip(), numbers
 
 
@@ -87,19 +85,17 @@ def _time(text: str, where: str) -> float:
     return at
 
 
-def _count(text: str, where: str) -> int | None:
-    if not text.strip():
+def _number(name: str, cell: str, where: str) -> int | None:
+    """Returns a number of pods, or an amount in milli-units; None for an empty cell."""
+    text = cell.strip()
+    if not text:
         return None
-    if not text.strip().isdecimal() or len(text) > 10:
-        raise ConfigError(f"{where}: expected a whole number, got {text[:50]!r}")
-    return int(text)
-
-
-def _amount(text: str, where: str) -> int | None:
-    if not text.strip():
-        return None
+    if name in _REQUIRED:
+        if not text.isdecimal() or len(text) > 10:
+            raise ConfigError(f"{where}: expected a whole number, got {text[:50]!r}")
+        return int(text)
     try:
-        milli = parse_milli(text.strip())
+        milli = parse_milli(text)
     except InvalidObject as error:
         raise ConfigError(f"{where}: expected a quantity, got {text[:50]!r}") from error
     if milli < 0:

@@ -22,17 +22,12 @@ DEFAULT_USAGE: Final = UsageRule(
     cpu=f"sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{_CONTAINERS}[2m]))",
     memory=f"sum by (<<.GroupBy>>) (container_memory_working_set_bytes{_CONTAINERS})",
 )
-# Names that the controllers of these kinds give to pods.
-_POD_NAMES: Final = {
-    "Deployment": "-[0-9a-z]{1,10}-[0-9a-z]{5}",
-    "StatefulSet": "-[0-9]{1,9}",
-    "ReplicaSet": "-[0-9a-z]{5}",
-}
-# Series of kube-state-metrics with the replicas and the ready pods, and the label of the workload.
-_SIZES: Final = {
-    "Deployment": ("kube_deployment_spec_replicas", "kube_deployment_status_replicas_ready", "deployment"),
-    "StatefulSet": ("kube_statefulset_replicas", "kube_statefulset_status_replicas_ready", "statefulset"),
-    "ReplicaSet": ("kube_replicaset_spec_replicas", "kube_replicaset_status_ready_replicas", "replicaset"),
+# The endings of names that the controllers of these kinds give to pods, and the series of kube-state-metrics
+# with the replicas and the ready pods. The label of the workload is the kind.
+_KINDS: Final = {
+    "Deployment": ("-[0-9a-z]{1,10}-[0-9a-z]{5}", "spec_replicas", "status_replicas_ready"),
+    "StatefulSet": ("-[0-9]{1,9}", "replicas", "status_replicas_ready"),
+    "ReplicaSet": ("-[0-9a-z]{5}", "spec_replicas", "status_ready_replicas"),
 }
 
 
@@ -53,18 +48,21 @@ class WorkloadQueries:
         self._usage = rules.resources.pods or DEFAULT_USAGE
         self._kind, self._name = hpa.spec.target_kind, hpa.spec.target_name
         # Names of workloads have no other character that a regular expression reads.
-        self._pods = quote(self._name.replace(".", "\\.") + _POD_NAMES.get(self._kind, "-.+"))
+        self._pods = quote(self._name.replace(".", "\\.") + _KINDS.get(self._kind, ("-.+",))[0])
 
     def sizes(self) -> tuple[Query, Query]:
         """Returns the queries for the replicas and the ready pods, from kube-state-metrics."""
-        known = _SIZES.get(self._kind)
-        if known is None:
+        if self._kind not in _KINDS:
             pods = self._chosen(f"pod=~{self._pods}")
             ready = self._chosen(f"pod=~{self._pods}", 'condition="true"')
             return self._by("count", f"kube_pod_info{pods}"), self._by("sum", f"kube_pod_status_ready{ready}")
-        replicas, ready, label = known
+        _, replicas, ready = _KINDS[self._kind]
+        label = self._kind.lower()
         chosen = self._chosen(equals(label, self._name))
-        return self._by("max", replicas + chosen), self._by("max", ready + chosen)
+        return (
+            self._by("max", f"kube_{label}_{replicas}{chosen}"),
+            self._by("max", f"kube_{label}_{ready}{chosen}"),
+        )
 
     def counted_pods(self) -> Query | None:
         """Returns the query for the number of pods with a usage; None if no metric is about usage."""

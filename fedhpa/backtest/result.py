@@ -66,6 +66,13 @@ class Figures(Struct, frozen=True):
         return self.replicaHours if self.cost is None else self.cost
 
 
+def saving(before: Figures, after: Figures) -> tuple[float, str]:
+    """Returns the part of the price that is saved, 0 to 1, and as a text: "11.0% fewer replica-hours"."""
+    what, word = ("replica-hours", "fewer") if after.cost is None else ("cost", "less")
+    part = 1 - after.price / before.price if before.price else 0.0
+    return part, f"{part:.1%} {word} {what}" if part >= 0 else f"{-part:.1%} more {what}"
+
+
 class Day(Struct, frozen=True):
     """The figures of one day of a run, which begins at `at` (Unix seconds)."""
 

@@ -54,7 +54,7 @@ def record(
     *,
     stored: Mapping[str, Any] | None = None,
     prices: Mapping[str, float] | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Recorded:
     """Returns the recording of the workload of a FederatedHPA until now.
 
@@ -72,8 +72,7 @@ def record(
     done = [0]
 
     def count() -> None:
-        if progress is not None:
-            progress(min(done[0] / (len(wanted) * reader.pieces), 1.0))
+        progress(min(done[0] / (len(wanted) * reader.pieces), 1.0))
         done[0] += 1
 
     reader = RangeReader(

@@ -30,7 +30,7 @@ from fedhpa.backtest.comparison import (
 from fedhpa.backtest.model import Options, model_of
 from fedhpa.backtest.recorded import censored_part, hidden_steps
 from fedhpa.backtest.recording import DAY_SECONDS, Recording
-from fedhpa.backtest.result import CENSORED, Day, Figures, Report, Run, percent
+from fedhpa.backtest.result import CENSORED, Day, Figures, Report, Run, percent, saving
 from fedhpa.backtest.variants import Grid, Variant, variant_name, varied
 
 # Objects of a search.
@@ -68,11 +68,7 @@ class Claim(Struct, frozen=True):
     figures: Figures
 
     def __str__(self) -> str:
-        old, new = self.without.price, self.figures.price
-        part = 1 - new / old if old else 0.0
-        what = "replica-hours" if self.figures.cost is None else "cost"
-        word = "less" if self.figures.cost is not None else "fewer"
-        saved = f"{part:.1%} {word} {what}" if part >= 0 else f"{-part:.1%} more {what}"
+        _, saved = saving(self.without, self.figures)
         unserved = f"{percent(self.without.unserved)} -> {percent(self.figures.unserved)}"
         return f"{self.field} {self.before} -> {self.after}: {saved}, unserved {unserved}"
 
@@ -119,7 +115,7 @@ class _Search:
         options: Options,
         unserved: float,
         complete: Complete,
-        progress: Progress | None,
+        progress: Progress,
         expected: int,
         *,
         is_censored: bool,
@@ -140,8 +136,7 @@ class _Search:
         done = len(self.runs)
 
         def report(part: float) -> None:
-            if self._progress is not None:
-                self._progress(min((done + part * len(new)) / self._expected, 1.0))
+            self._progress(min((done + part * len(new)) / self._expected, 1.0))
 
         found = runs_of(self.recording, self.complete(candidates), self.options, report)
         self.runs |= dict(zip(new, found, strict=True))
@@ -200,7 +195,7 @@ def suggest(
     *,
     unserved: float,
     complete: Complete = lambda candidates: candidates,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> Suggestion:
     """Returns the suggestion for an object. `unserved` is the part that a day may leave unserved, 0 to 1.
 
@@ -218,8 +213,7 @@ def suggest(
 
     def search_of(tried: Mapping[str, Any], first: float, last: float, expected: int) -> _Search:
         def report(part: float) -> None:
-            if progress is not None:
-                progress(first + (last - first) * part)
+            progress(first + (last - first) * part)
 
         return _Search(
             recording, tried, options, unserved, complete, report, expected, is_censored=is_censored

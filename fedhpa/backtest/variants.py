@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from fedhpa.api.default_values import default_metrics
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.backtest.model import primary_metric
@@ -32,69 +33,48 @@ def _number(field: str, text: str, most: int = 2**31 - 1) -> int:
     return int(text)
 
 
-def _set_target(spec: Spec, field: str, text: str) -> None:
+def _set(spec: Spec, field: str, text: str) -> None:
+    """Sets a field of FIELDS. Raises ConfigError for a value of no use."""
+    direction, _, what = field.partition(".")
+    if field == "target":
+        _set_target(spec, text)
+    elif not what:
+        federated = f"federated{field[0].upper()}{field[1:]}"
+        spec[federated if federated in spec else field] = _number(field, text)
+    else:
+        behavior = spec["behavior"] = spec.get("behavior") or {}
+        rules = behavior[direction] = behavior.get(direction) or {}
+        if what == "window":
+            rules["stabilizationWindowSeconds"] = _number(field, text, 3600)
+        else:
+            policy = {"type": what.title(), "value": _number(field, text), "periodSeconds": RATE_SECONDS}
+            rules["policies"] = [policy]
+
+
+def _set_target(spec: Spec, text: str) -> None:
     index = primary_metric(decode_spec(spec))
     # An object without metrics has the default one.
-    metrics = spec.setdefault("metrics", []) or spec["metrics"]
-    if not metrics:
-        target = {"type": "Utilization", "averageUtilization": 80}
-        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
-    metric = metrics[index]
-    target = next(one["target"] for one in metric.values() if isinstance(one, dict) and "target" in one)
+    metrics = spec["metrics"] = spec.get("metrics") or default_metrics()
+    target = next(
+        one["target"] for one in metrics[index].values() if isinstance(one, dict) and "target" in one
+    )
     if target.get("averageUtilization") is not None:
-        target["averageUtilization"] = _number(field, text)
+        target["averageUtilization"] = _number("target", text)
         return
     name = "averageValue" if target.get("averageValue") is not None else "value"
     try:
         parse_milli(text)
     except InvalidObject as error:
-        raise ConfigError(f"--vary={field}={text[:50]}: expected a quantity such as 250m") from error
+        raise ConfigError(f"--vary=target={text[:50]}: expected a quantity such as 250m") from error
     target[name] = text
 
 
-def _set_bound(name: str) -> Callable[[Spec, str, str], None]:
-    federated = f"federated{name[0].upper()}{name[1:]}"
-
-    def set_bound(spec: Spec, field: str, text: str) -> None:
-        spec[federated if federated in spec else name] = _number(field, text)
-
-    return set_bound
-
-
-def _rules(spec: Spec, direction: str) -> dict[str, Any]:
-    behavior = spec.setdefault("behavior", None) or {}
-    spec["behavior"] = behavior
-    rules: dict[str, Any] = behavior.get(direction) or {}
-    behavior[direction] = rules
-    return rules
-
-
-def _set_window(direction: str) -> Callable[[Spec, str, str], None]:
-    def set_window(spec: Spec, field: str, text: str) -> None:
-        _rules(spec, direction)["stabilizationWindowSeconds"] = _number(field, text, 3600)
-
-    return set_window
-
-
-def _set_rate(direction: str, kind: str) -> Callable[[Spec, str, str], None]:
-    def set_rate(spec: Spec, field: str, text: str) -> None:
-        policy = {"type": kind, "value": _number(field, text), "periodSeconds": RATE_SECONDS}
-        _rules(spec, direction)["policies"] = [policy]
-
-    return set_rate
-
-
-FIELDS: Final[Mapping[str, Callable[[Spec, str, str], None]]] = {
-    "target": _set_target,
-    "minReplicas": _set_bound("minReplicas"),
-    "maxReplicas": _set_bound("maxReplicas"),
-    "scaleUp.window": _set_window("scaleUp"),
-    "scaleUp.percent": _set_rate("scaleUp", "Percent"),
-    "scaleUp.pods": _set_rate("scaleUp", "Pods"),
-    "scaleDown.window": _set_window("scaleDown"),
-    "scaleDown.percent": _set_rate("scaleDown", "Percent"),
-    "scaleDown.pods": _set_rate("scaleDown", "Pods"),
-}
+FIELDS: Final = (
+    "target",
+    "minReplicas",
+    "maxReplicas",
+    *(f"{way}.{what}" for way in ("scaleUp", "scaleDown") for what in ("window", "percent", "pods")),
+)
 
 
 def parse_variants(texts: Sequence[str]) -> list[Variant]:
@@ -114,9 +94,7 @@ def parse_variants(texts: Sequence[str]) -> list[Variant]:
         if not all(found) or len(set(found)) < len(found):
             raise ConfigError(f"--vary={text[:100]}: expected different values, separated by commas")
         axes.append([(field, value) for value in found])
-    count = 1
-    for axis in axes:
-        count *= len(axis)
+    count = math.prod(map(len, axes))
     if count > MAX_VARIANTS:
         raise ConfigError(f"--vary: {count} combinations, expected at most {MAX_VARIANTS}")
     return [tuple(combination) for combination in itertools.product(*axes)] if axes else []
@@ -127,7 +105,7 @@ def varied(raw: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     changed = copy.deepcopy(dict(raw))
     spec = changed["spec"] = dict(changed.get("spec") or {})
     for field, value in variant:
-        FIELDS[field](spec, field, value)
+        _set(spec, field, value)
     return changed
 
 
@@ -165,8 +143,7 @@ class Grid:
         fields = dict(variant) | {field: value}
         if value == self.present[field]:
             del fields[field]
-        order = list(FIELDS)
-        return tuple(sorted(fields.items(), key=lambda one: order.index(one[0])))
+        return tuple(sorted(fields.items(), key=lambda one: FIELDS.index(one[0])))
 
     def _targets(self, value: str, factors: Sequence[float]) -> list[str]:
         """Returns targets near a value: whole per cents, or quantities."""

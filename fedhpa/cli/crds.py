@@ -25,10 +25,6 @@ def crds(
     """
     from fedhpa.admission import crd
 
-    if records:
-        typer.echo(crd.render_records(), nl=False)
-        return
-    definitions: tuple[crd.Definition, ...] = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
-    if with_clusters:
-        definitions += (crd.CLUSTER,)
-    typer.echo(crd.render(definitions) + crd.render_records(), nl=False)
+    ours = () if records else ("autoscaling.karmada.io",)
+    clusters = ("cluster.karmada.io",) if with_clusters and not records else ()
+    typer.echo(crd.text_of(*ours, *clusters, "fedhpa.io"), nl=False)

@@ -81,7 +81,7 @@ def _reader_rights(reader: str, propagation: Propagation) -> list[dict[str, Any]
         return []
     namespace, slash, name = reader.partition("/")
     if not slash:
-        return rights.webhook_rights(rights.user(reader), propagation=propagation)
+        return rights.rights_of("webhook", rights.user(reader), rights.Switches(propagation))
     if not (namespace and name) or "/" in name:
         raise ConfigError(f"--reader={reader!r}: expected a user's name, or NAMESPACE/NAME of an account")
-    return rights.webhook_rights(rights.service_account(namespace, name), propagation=propagation)
+    return rights.rights_of("webhook", rights.service_account(namespace, name), rights.Switches(propagation))

@@ -81,13 +81,14 @@ def check_definitions(site: Site) -> set[str]:
     """Checks the CRDs. Returns the kinds that the hub does not serve."""
     absent = set()
     for wanted in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
-        kind, own = wanted.model.__name__, custom_resource_definition(wanted)
+        own = custom_resource_definition(wanted)
+        kind = own["spec"]["names"]["kind"]
         stored = site.definitions[own["metadata"]["name"]]
-        if wanted is CLUSTER and CLUSTERS not in site.sources.names:
+        if wanted == CLUSTER and CLUSTERS not in site.sources.names:
             continue
-        if wanted is CLUSTER and isinstance(stored, Problem) and not site.clusters.problem:
+        if wanted == CLUSTER and isinstance(stored, Problem) and not site.clusters.problem:
             continue  # Karmada serves Clusters without a CRD
-        command = _crds(site, stored, " --with-clusters" if wanted is CLUSTER else "")
+        command = _crds(site, stored, " --with-clusters" if wanted == CLUSTER else "")
         if isinstance(stored, Problem):
             if stored.cause is not Cause.ABSENT:
                 site.report.skip(f"the CRD of {kind}s", stored)
@@ -97,7 +98,7 @@ def check_definitions(site: Site) -> set[str]:
             continue
         try:
             lost = lost_fields(own, stored)
-            foreign = is_foreign(stored) if wanted is FEDERATED_HPA else set(lost) >= _KARMADAS
+            foreign = is_foreign(stored) if wanted == FEDERATED_HPA else set(lost) >= _KARMADAS
         except (AttributeError, TypeError, KeyError) as error:
             site.report.skip(f"the CRD of {kind}s", f"its schema cannot be read: {type(error).__name__}")
             continue

@@ -25,12 +25,12 @@ class ContainerResourceMetricSource(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("container", "name", "target")
 
-    name: LongText = Field("", description="Name of the resource. Example: cpu or memory.")
-    container: LongText = Field("", description="Name of the container in the pods. Example: app.")
-    target: MetricTarget = Field(
-        default_factory=MetricTarget,
-        description="Target of the resource. Example: {type: AverageValue, averageValue: 500m}.",
-    )
+    name: LongText = ""
+    """Name of the resource. Example: cpu or memory."""
+    container: LongText = ""
+    """Name of the container in the pods. Example: app."""
+    target: MetricTarget = Field(default_factory=MetricTarget)
+    """Target of the resource. Example: {type: AverageValue, averageValue: 500m}."""
 
 
 class ContainerResourceMetricStatus(V2Model):
@@ -38,8 +38,10 @@ class ContainerResourceMetricStatus(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("container", "current", "name")
 
-    name: LongText = Field("", description="Name of the resource.")
-    container: LongText = Field("", description="Name of the container.")
+    name: LongText = ""
+    """Name of the resource."""
+    container: LongText = ""
+    """Name of the container."""
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 

@@ -19,7 +19,7 @@ from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.metric_types.sources import MetricTarget
 from fedhpa.metric_types.table import METRIC_TYPES, metric_type
 
-MetricSourceType = Annotated[Text, ScalarType("v2.MetricSourceType", {"type": "string"})]
+MetricSourceType = Annotated[Text, ScalarType("v2.MetricSourceType")]
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -42,7 +42,8 @@ class _MetricStatus(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: MetricSourceType = Field("", description="Type of the metric, as in spec.metrics.")
+    type: MetricSourceType = ""
+    """Type of the metric, as in spec.metrics."""
 
 
 def _field(model: type[V2Model], description: str) -> Any:

@@ -50,15 +50,11 @@ class ExternalMetricSource(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("metric", "target")
 
-    metric: MetricIdentifier = Field(
-        default_factory=MetricIdentifier,
-        description="The metric. Example: {name: queue_depth, selector: {matchLabels: {queue: orders}}}.",
-    )
-    target: MetricTarget = Field(
-        default_factory=MetricTarget,
-        description="Target of the metric, as a whole (Value) or for each pod (AverageValue). "
-        'Example: {type: AverageValue, averageValue: "30"}.',
-    )
+    metric: MetricIdentifier = Field(default_factory=MetricIdentifier)
+    """The metric. Example: {name: queue_depth, selector: {matchLabels: {queue: orders}}}."""
+    target: MetricTarget = Field(default_factory=MetricTarget)
+    """Target of the metric, as a whole (Value) or for each pod (AverageValue). Example: {type: AverageValue,
+    averageValue: "30"}."""
     aggregation: Aggregation | None = Field(None, description=AGGREGATION_HELP)
 
 

@@ -57,19 +57,14 @@ class ObjectMetricSource(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("describedObject", "metric", "target")
 
-    described_object: CrossVersionObjectReference = Field(
-        default_factory=CrossVersionObjectReference,
-        description="The object that the metric describes, in the autoscaler's namespace. "
-        "Example: {apiVersion: networking.k8s.io/v1, kind: Ingress, name: web}.",
-    )
-    metric: MetricIdentifier = Field(
-        default_factory=MetricIdentifier, description="The metric. Example: {name: requests_per_second}."
-    )
-    target: MetricTarget = Field(
-        default_factory=MetricTarget,
-        description="Target of the metric, as a whole (Value) or for each pod (AverageValue). "
-        "Example: {type: Value, value: 10k}.",
-    )
+    described_object: CrossVersionObjectReference = Field(default_factory=CrossVersionObjectReference)
+    """The object that the metric describes, in the autoscaler's namespace. Example: {apiVersion:
+    networking.k8s.io/v1, kind: Ingress, name: web}."""
+    metric: MetricIdentifier = Field(default_factory=MetricIdentifier)
+    """The metric. Example: {name: requests_per_second}."""
+    target: MetricTarget = Field(default_factory=MetricTarget)
+    """Target of the metric, as a whole (Value) or for each pod (AverageValue). Example: {type: Value, value:
+    10k}."""
     aggregation: Aggregation | None = Field(None, description=AGGREGATION_HELP)
 
 
@@ -78,9 +73,8 @@ class ObjectMetricStatus(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("current", "describedObject", "metric")
 
-    described_object: CrossVersionObjectReference = Field(
-        default_factory=CrossVersionObjectReference, description="The object that the metric describes."
-    )
+    described_object: CrossVersionObjectReference = Field(default_factory=CrossVersionObjectReference)
+    """The object that the metric describes."""
     metric: MetricIdentifier = Field(default_factory=MetricIdentifier, description=METRIC_HELP)
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 

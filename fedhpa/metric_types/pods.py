@@ -43,15 +43,10 @@ class PodsMetricSource(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("metric", "target")
 
-    metric: MetricIdentifier = Field(
-        default_factory=MetricIdentifier,
-        description="The metric. Example: {name: http_requests_per_second}.",
-    )
-    target: MetricTarget = Field(
-        default_factory=MetricTarget,
-        description="Target of the average over the pods. "
-        'Example: {type: AverageValue, averageValue: "100"}.',
-    )
+    metric: MetricIdentifier = Field(default_factory=MetricIdentifier)
+    """The metric. Example: {name: http_requests_per_second}."""
+    target: MetricTarget = Field(default_factory=MetricTarget)
+    """Target of the average over the pods. Example: {type: AverageValue, averageValue: "100"}."""
 
 
 class PodsMetricStatus(MetricStatus):

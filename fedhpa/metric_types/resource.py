@@ -25,11 +25,10 @@ class ResourceMetricSource(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("name", "target")
 
-    name: LongText = Field("", description="Name of the resource. Example: cpu or memory.")
-    target: MetricTarget = Field(
-        default_factory=MetricTarget,
-        description="Target of the resource. Example: {type: Utilization, averageUtilization: 80}.",
-    )
+    name: LongText = ""
+    """Name of the resource. Example: cpu or memory."""
+    target: MetricTarget = Field(default_factory=MetricTarget)
+    """Target of the resource. Example: {type: Utilization, averageUtilization: 80}."""
 
 
 class ResourceMetricStatus(V2Model):
@@ -37,7 +36,8 @@ class ResourceMetricStatus(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("current", "name")
 
-    name: LongText = Field("", description="Name of the resource.")
+    name: LongText = ""
+    """Name of the resource."""
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 

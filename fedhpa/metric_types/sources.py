@@ -28,9 +28,7 @@ TARGET_FIELDS: Final = {
     "Value": "value",
     "AverageValue": "averageValue",
 }
-MetricTargetType = Annotated[
-    Text, ScalarType("v2.MetricTargetType", {"type": "string"}), Crd({"enum": tuple(TARGET_FIELDS)})
-]
+MetricTargetType = Annotated[Text, ScalarType("v2.MetricTargetType"), Crd({"enum": tuple(TARGET_FIELDS)})]
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]
 
 AGGREGATION_HELP: Final = (
@@ -46,14 +44,11 @@ class MetricIdentifier(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("name",)
 
-    name: LongText = Field(
-        "", description="Name of the metric in the metrics API. Example: http_requests_per_second."
-    )
-    selector: LabelSelector | None = Field(
-        None,
-        description="Selects the series of the metric by their labels; the metrics API evaluates it. "
-        "Default: all series. Example: {matchLabels: {queue: orders}}.",
-    )
+    name: LongText = ""
+    """Name of the metric in the metrics API. Example: http_requests_per_second."""
+    selector: LabelSelector | None = None
+    """Selects the series of the metric by their labels; the metrics API evaluates it. Default: all series.
+    Example: {matchLabels: {queue: orders}}."""
 
 
 class MetricTarget(V2Model):
@@ -61,39 +56,29 @@ class MetricTarget(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: MetricTargetType = Field(
-        "",
-        description="Utilization (with averageUtilization), Value (with value) or AverageValue "
-        "(with averageValue). Example: Utilization.",
-    )
-    value: RawQuantity | None = Field(
-        None,
-        description="Target of the whole metric, as a quantity in the metric's own unit. For Object and "
-        "External metrics. Example: 30 or 10k.",
-    )
-    average_value: RawQuantity | None = Field(
-        None,
-        description="Target per pod, as a quantity in the metric's own unit: the average over all pods of "
-        "all clusters, or the whole metric divided by their number. Example: 500m (half a core of cpu) "
-        "or 200Mi (memory).",
-    )
-    average_utilization: Annotated[Int32, Crd({"minimum": 1})] | None = Field(
-        None,
-        description="Target of the average usage, in percent of what the pods request. For Resource and "
-        "ContainerResource metrics. At least 1. Example: 80.",
-    )
+    type: MetricTargetType = ""
+    """Utilization (with averageUtilization), Value (with value) or AverageValue (with averageValue). Example:
+    Utilization."""
+    value: RawQuantity | None = None
+    """Target of the whole metric, as a quantity in the metric's own unit. For Object and External metrics.
+    Example: 30 or 10k."""
+    average_value: RawQuantity | None = None
+    """Target per pod, as a quantity in the metric's own unit: the average over all pods of all clusters, or
+    the whole metric divided by their number. Example: 500m (half a core of cpu) or 200Mi (memory)."""
+    average_utilization: Annotated[Int32, Crd({"minimum": 1})] | None = None
+    """Target of the average usage, in percent of what the pods request. For Resource and ContainerResource
+    metrics. At least 1. Example: 80."""
 
 
 class MetricValueStatus(V2Model):
     """Current value of a metric; the field that is set corresponds to the type of the target."""
 
-    value: RawQuantity | None = Field(None, description="Value of the whole metric, as a quantity.")
-    average_value: RawQuantity | None = Field(
-        None, description="Average over all pods of all clusters, as a quantity."
-    )
-    average_utilization: Int32 | None = Field(
-        None, description="Average usage over all pods, in percent of what they request."
-    )
+    value: RawQuantity | None = None
+    """Value of the whole metric, as a quantity."""
+    average_value: RawQuantity | None = None
+    """Average over all pods of all clusters, as a quantity."""
+    average_utilization: Int32 | None = None
+    """Average usage over all pods, in percent of what they request."""
 
 
 class MetricStatus(V2Model):

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 from fedhpa.admission import crd
-from fedhpa.api import placements, scaling_record
 from testbed.embedded.cluster.controllers import READY_AFTER
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.member import Member
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage import Run, cluster_objects, gather
 
-CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
+CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER, *crd.RECORDS)
 
 
 class Plane:
@@ -52,8 +51,7 @@ class Plane:
             for one in (self.hub, *self.members.values()):
                 await one.start()
             async with self.hub.api() as api:
-                ours = [kind.custom_resource_definition() for kind in (scaling_record, placements)]
-                await api.apply_all([*ours, *(crd.custom_resource_definition(each) for each in CRDS)])
+                await api.apply_all([crd.custom_resource_definition(each) for each in CRDS])
                 for member in self.members.values():
                     await api.apply_all(cluster_objects(member.name, member.server, member.credentials()))
         except BaseException:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from fedhpa.admission.crd import Definition, custom_resource_definition
+from testbed.reference.definitions import Definition, generated
 from testbed.reference.markdown import code, table
 
 Schema = Mapping[str, Any]
@@ -36,7 +36,7 @@ _QUANTITY_START: Final = "^(\\+|-)?(([0-9]+"
 
 def field_tables(definition: Definition) -> list[str]:
     """A table for `spec` and one for `status`."""
-    version = custom_resource_definition(definition)["spec"]["versions"][0]
+    version = generated(definition)["spec"]["versions"][0]
     parts = version["schema"]["openAPIV3Schema"]["properties"]
     lines: list[str] = []
     shown: dict[str, str] = {}

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA
 from fedhpa.doctor import TABLE
 from testbed.reference.chart import VALUES, value_tables, values_yaml
 from testbed.reference.commands import command_tables
+from testbed.reference.definitions import CRON_FEDERATED_HPA, FEDERATED_HPA
 from testbed.reference.fields import field_tables
 from testbed.reference.flags import flag_tables
 from testbed.reference.markdown import code, table

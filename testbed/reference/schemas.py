@@ -9,24 +9,23 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA, Definition, custom_resource_definition
-from fedhpa.api.federatedhpa import VERSION
+from fedhpa.api.federatedhpa import GROUP, VERSION
+from testbed.reference.definitions import GENERATED, Definition, generated
 
 FOLDER: Final = Path(__file__).parents[2] / "schemas"
-KINDS: Final = (FEDERATED_HPA, CRON_FEDERATED_HPA)
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
 
 def schema_path(definition: Definition) -> Path:
     """Returns the file of a kind's schema. kubeconform finds it by group, kind and version."""
-    return FOLDER / definition.group / f"{definition.model.__name__.lower()}_{VERSION}.json"
+    return FOLDER / GROUP / f"{definition.model.__name__.lower()}_{VERSION}.json"
 
 
 def schema_text(definition: Definition) -> str:
     """Returns the JSON schema (draft 7) of a kind as text. Unknown fields are errors."""
-    crd = custom_resource_definition(definition)
+    crd = generated(definition)
     root = _strict(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
-    root["properties"]["apiVersion"]["enum"] = [f"{definition.group}/{VERSION}"]
+    root["properties"]["apiVersion"]["enum"] = [f"{GROUP}/{VERSION}"]
     root["properties"]["kind"]["enum"] = [definition.model.__name__]
     root["required"] = sorted({"apiVersion", "kind", "metadata", *root.get("required", ())})
     return json.dumps({"$schema": DRAFT, **root}, indent=1) + "\n"
@@ -34,7 +33,7 @@ def schema_text(definition: Definition) -> str:
 
 def write_schemas() -> None:
     """Writes the schema of each kind."""
-    for definition in KINDS:
+    for definition in GENERATED:
         path = schema_path(definition)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schema_text(definition), encoding="utf-8")

@@ -200,7 +200,7 @@ class Processes:
         ]
 
     def _reader(self) -> list[str]:
-        self._reader_rights = rights.webhook_rights(rights.user(WEBHOOK), propagation="direct")
+        self._reader_rights = rights.rights_of("webhook", rights.user(WEBHOOK))
         return [f"--kubeconfig={self._hub.user_kubeconfig(WEBHOOK)}", "--propagation=direct"]
 
     def _adapter(self) -> list[str]:

@@ -27,7 +27,7 @@ def hub_rights() -> list[dict[str, Any]]:
     """
     return [
         *map(namespace, (NAMESPACE, CLUSTER_NAMESPACE)),
-        *rights.adapter_rights(rights.user(ADAPTER), secrets=SECRETS),
+        *rights.rights_of("metrics-adapter", rights.user(ADAPTER), secrets=SECRETS),
         *_controller_rights(),
     ]
 
@@ -39,8 +39,7 @@ def _controller_rights() -> list[dict[str, Any]]:
         for manifest in rights.hub_rights(
             lease_namespace=LEASE_NAMESPACE,
             user_name=rights.CONTROLLER,
-            propagation=propagation,
-            metrics_via="hub",
+            switches=rights.Switches(propagation, "hub"),
             secrets=SECRETS,
             components=["controller"],
         ):

@@ -30,7 +30,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
         async with plane.api() as api:
             kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
             await api.apply_all([crd.custom_resource_definition(kind) for kind in kinds])
-            await api.apply_all([*rights.webhook_rights(rights.user("fedhpa-webhook")), deployment()])
+            await api.apply_all([*rights.rights_of("webhook", rights.user("fedhpa-webhook")), deployment()])
         yield plane
     finally:
         await plane.end()

@@ -86,7 +86,9 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
             await api.apply_all(
                 [crd.custom_resource_definition(one) for one in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)]
             )
-            await api.apply_all(rights.webhook_rights(rights.user("fedhpa-webhook"), propagation="karmada"))
+            await api.apply_all(
+                rights.rights_of("webhook", rights.user("fedhpa-webhook"), rights.Switches("karmada"))
+            )
         yield plane
     finally:
         await plane.end()

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from certs import CertificateAuthority
 from certs.certificate_store import CertificateStore
-from controller.certificates.manager import COMPONENT, CertificateManager, CertificateMetrics
+from controller.certificates import COMPONENT, CertificateManager, CertificateMetrics
 from fedhpa.cli.main import run
 from fedhpa.kube import SYSTEM, ApiClient, EventRecorder
 from metrics_adapter.registration import Registration, api_services

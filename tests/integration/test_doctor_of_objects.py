@@ -212,7 +212,7 @@ async def test_only_the_rights_that_are_needed_are_asked_for(tmp_path: Path) -> 
         async with made.hub.api() as hub:
             for secret in ("m1", "m1-metrics"):
                 named = {CLUSTER_NAMESPACE: [secret]}
-                await hub.apply_all(rights.adapter_rights(account, secrets=named))
+                await hub.apply_all(rights.rights_of("metrics-adapter", account, secrets=named))
                 controller = rights.hub_rights(
                     NAMESPACE,
                     secrets={CLUSTER_NAMESPACE: ()},

@@ -14,7 +14,6 @@ import yaml
 
 from controller import flags as controller_flags
 from fedhpa.admission import crd
-from fedhpa.api import placements, scaling_record
 from fedhpa.serving.flags import parse_flags
 from metrics_adapter import settings as adapter_settings
 from metrics_adapter.registration import Registration, api_services
@@ -574,10 +573,8 @@ def test_series_keep_the_namespace_of_their_object(helm: Path) -> None:
 def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
     """The CRDs are the generated ones, and Helm never deletes them."""
     manifests = render(helm)
-    kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
-    expectations = [crd.custom_resource_definition(definition) for definition in kinds]
-    ours = (scaling_record, placements)
-    for expected in (*expectations, *(kind.custom_resource_definition() for kind in ours)):
+    kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER, *crd.RECORDS)
+    for expected in map(crd.custom_resource_definition, kinds):
         found = manifests["CustomResourceDefinition", expected["metadata"]["name"]]
 
         assert found["spec"] == expected["spec"]

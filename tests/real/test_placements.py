@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fedhpa.admission import crd
 from fedhpa.api import placements
 from fedhpa.api.placement_decisions import GROUP
 from fedhpa.api.rights import CONTROLLER, Switches, hub_rights
@@ -91,7 +92,7 @@ async def test_others_follow_on_a_real_hub(
         await member.delete(f"/apis/apps/v1/namespaces/{SPACE}/deployments/{NAME}")
     async with plane.hub.api() as hub:
         spaces = [namespace(one) for one in (SPACE, FLEET, ARGOCD)]
-        await hub.apply_all([*inventory, placements.custom_resource_definition(), *spaces])
+        await hub.apply_all([*inventory, crd.custom_resource_definition(crd.PLACEMENT), *spaces])
         await hub.apply_all([*rights(), *(profile(name) for name in plane.members)])
         await processes.stop(CONTROLLER)
         await processes.start_one(CONTROLLER, *FLAGS)
@@ -141,7 +142,7 @@ async def test_others_follow_on_a_real_hub(
 async def test_the_crd_of_placements_holds_what_the_generator_needs(plane: Plane) -> None:
     """No object is stored without the list, and no field of an entry is anything but a string."""
     async with plane.hub.api() as hub:
-        await hub.apply_all([placements.custom_resource_definition(), namespace(ARGOCD)])
+        await hub.apply_all([crd.custom_resource_definition(crd.PLACEMENT), namespace(ARGOCD)])
         owner = {"name": "web", "namespace": "shop", "uid": "u"}
         good = placements.new_placement(ARGOCD, owner, [("m1", "Member")])
         statuses: list[Any] = [

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fedhpa.admission import crd
-from fedhpa.api import scaling_record
 from fedhpa.api.times import parse_time
 from testbed.real.controlplane import ControlPlane
 from testbed.stage.api import PlaneApi, has_condition
@@ -134,10 +132,9 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
 async def start(plane: ControlPlane) -> None:
     """Starts the servers of a hub, with Karmada's CRDs and the rights of the controller."""
     await plane.start_store_and_api()
-    ours = yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)))
+    ours = map(crd.custom_resource_definition, (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA))
     manifests = [karmada_crds.as_karmada_has_it(each) for each in ours]
-    manifests += yaml.safe_load_all(crd.render((crd.CLUSTER,)))
-    manifests.append(scaling_record.custom_resource_definition())
+    manifests += map(crd.custom_resource_definition, (crd.CLUSTER, crd.SCALING_RECORD))
     async with plane.api() as api:
         await api.apply_all([*manifests, *hub_rights()])
         for manifest in manifests:

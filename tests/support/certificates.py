@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from certs import stored
 from certs.certificate_store import SERVING_SECRETS, CertificateStore
-from controller.certificates.manager import COMPONENT, CertificateManager, CertificateMetrics
+from controller.certificates import COMPONENT, CertificateManager, CertificateMetrics
 from fedhpa.kube import Clock, EventRecorder
 from metrics_adapter.registration import Registration, api_services
 from tests.support.memory_api import MemoryApi

@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import MemoryNetwork
-from controller.cluster_status import lead_clusters
+from controller.cluster_status import keep_clusters
 from controller.decision_series import ControllerMetrics
 from controller.flags import DIRECT, Settings
 from controller.shard_work import COMPONENT, lead
@@ -328,7 +328,7 @@ class ControllerWorld:
             work = lead(made, client, members, metrics, clock=self.clock)
             if not made.paused:
                 events = EventRecorder(client, COMPONENT, wall=self.clock.wall)
-                keep = lead_clusters(client, members, events, metrics.tokens, self.clock, None, made.sources)
+                keep = keep_clusters(client, members, events, metrics.tokens, self.clock, made.sources)
                 await stack.enter_async_context(background(keep))
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)

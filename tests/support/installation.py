@@ -146,7 +146,7 @@ class Installation:
             await api.apply_all(
                 [
                     *map(namespace, (NAMESPACE, CLUSTER_NAMESPACE, "shop")),
-                    *rights.hub_rights(NAMESPACE, propagation="direct", secrets={CLUSTER_NAMESPACE: ()}),
+                    *rights.hub_rights(NAMESPACE, secrets={CLUSTER_NAMESPACE: ()}),
                     *self.registrations(),
                     *self.services(),
                     federated_hpa(),

@@ -126,9 +126,10 @@ def _admitted() -> dict[str, Any]:
 
 
 def _crd() -> dict[str, Any]:
-    from fedhpa.admission import crd
+    from fedhpa.api.yaml import print_yaml
+    from testbed.reference.definitions import FEDERATED_HPA, generated
 
-    return {"crd": crd.render((crd.FEDERATED_HPA,))}
+    return {"crd": print_yaml([generated(FEDERATED_HPA)])}
 
 
 def _decisions() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.certificates import leading, secrets_config
+from controller import certificates
 from controller.flags import CERTIFICATES_KUBECONFIG, SECTIONS
 from fedhpa.kube import SYSTEM, ApiClient, ApiConfig
 from fedhpa.serving.flags.parsing import parse_flags
@@ -36,14 +36,17 @@ async def test_it_is_the_pods_own_unless_a_flag_names_another(
         "contexts: [{name: x, context: {cluster: x, user: x}}]\n"
         "clusters: [{name: x, cluster: {server: 'https://own'}}]\nusers: [{name: x, user: {}}]\n"
     )
-    monkeypatch.setattr(leading, "in_cluster_config", lambda _: POD)
+    monkeypatch.setattr(certificates, "in_cluster_config", lambda _: POD)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     if in_pod:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     given = ["--manage-certificates", *(flag.format(own=own) for flag in flags)]
     values = parse_flags(SECTIONS, given, {})
-    config = await secrets_config(values, clock=SYSTEM)
+    config = await certificates.secrets_config(values, clock=SYSTEM)
     kubeconfig = values[CERTIFICATES_KUBECONFIG]
 
-    async with ApiClient(HUB) as hub, leading._secrets_api(config, kubeconfig, hub, clock=SYSTEM) as found:
+    async with (
+        ApiClient(HUB) as hub,
+        certificates._secrets_api(config, kubeconfig, hub, clock=SYSTEM) as found,
+    ):
         assert found.config.server == server

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA
-from testbed.reference.schemas import KINDS, schema_path, schema_text
+from testbed.reference.definitions import CRON_FEDERATED_HPA, FEDERATED_HPA, GENERATED
+from testbed.reference.schemas import schema_path, schema_text
 from tests.property.admission_bodies import CRON, FHPA
 from webhook.handlers import VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA, judge
 
@@ -19,7 +19,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 VALIDATE = {"FederatedHPA": VALIDATE_FEDERATEDHPA, "CronFederatedHPA": VALIDATE_CRONFEDERATEDHPA}
 SCHEMAS = {
     kind.model.__name__: jsonschema.Draft7Validator(json.loads(schema_path(kind).read_text()))
-    for kind in KINDS
+    for kind in GENERATED
 }
 
 
@@ -59,7 +59,7 @@ def test_an_example_is_admitted_without_a_warning(path: Path) -> None:
     assert paths_of_errors(found) == []
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model.__name__)
+@pytest.mark.parametrize("kind", GENERATED, ids=lambda kind: kind.model.__name__)
 def test_the_schema_is_that_of_the_code(kind: Any) -> None:
     """`make docs` writes it."""
     assert schema_path(kind).read_text(encoding="utf-8") == schema_text(kind)

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from lupa.lua51 import LuaRuntime
 
-from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA
+from fedhpa.api.federatedhpa import GROUP
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "gitops.md").read_text(encoding="utf-8")
 KEY = "resource.customizations.health."
 CHECKS: dict[str, str] = yaml.safe_load(KEY + PAGE.split(f"```\n{KEY}")[1].split("```")[0])
-CHECK = CHECKS[f"{KEY}{FEDERATED_HPA.group}_{FEDERATED_HPA.model.__name__}"]
+CHECK = CHECKS[f"{KEY}{GROUP}_FederatedHPA"]
 NO_DECISION = ("Progressing", "no decision yet")
 
 
@@ -68,5 +68,5 @@ def test_an_object_without_conditions_is_progressing(status: Any) -> None:
 
 def test_the_page_names_the_key_of_both_kinds() -> None:
     """The block has the key of one kind, and the sentence before it the name of the other."""
-    assert list(CHECKS) == [f"{KEY}{FEDERATED_HPA.group}_FederatedHPA"]
-    assert f"`{CRON_FEDERATED_HPA.group}_{CRON_FEDERATED_HPA.model.__name__}`" in PAGE
+    assert list(CHECKS) == [f"{KEY}{GROUP}_FederatedHPA"]
+    assert f"`{GROUP}_CronFederatedHPA`" in PAGE

@@ -105,6 +105,7 @@ def test_the_build_sees_the_wheels_packages_and_no_more() -> None:
         "LICENSE",
         "lock/runtime.txt",
         "lock/build.txt",
+        "charts/fedhpa/files/crds",
         "charts/fedhpa/files/rights.yaml",
     }
     assert all((ROOT / source).exists() for source in copied)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA
+from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.backtest.result import Figures, Run
 from fedhpa.cli.backtest.output import table as backtest_table
 from fedhpa.cli.top import row
@@ -104,9 +104,11 @@ def test_columns_of_kubectl_are_texts_of_ours_or_counts() -> None:
     """A column with a quantity of a status would have the unit in which a metrics API wrote it."""
     plain = {".status.currentReplicas", ".metadata.creationTimestamp"}
     for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
-        for column in definition.columns:
-            assert column.type == "string" or column.path in plain, column
-            assert "currentMetrics" not in column.path
+        for column in custom_resource_definition(definition)["spec"]["versions"][0][
+            "additionalPrinterColumns"
+        ]:
+            assert column["type"] == "string" or column["jsonPath"] in plain, column
+            assert "currentMetrics" not in column["jsonPath"]
 
 
 def test_a_target_in_percent_has_percent_on_both_sides() -> None:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import Cable
 from certs.certificate_store import CertificateStore
-from controller.certificates.manager import CertificateManager, CertificateMetrics
+from controller.certificates import CertificateManager, CertificateMetrics
 from controller.decision_series import DecisionLog
 from controller.decisions import decisions_route
 from controller.flags import HUB, MEMBERS
@@ -30,8 +30,8 @@ from fedhpa.api.rights import (
     hub_rights,
     member_rights,
     member_secret_rights,
+    rights_of,
     user,
-    webhook_rights,
 )
 from fedhpa.kube import SYSTEM, EventRecorder, StaticCredentials
 from fedhpa.kube.config import ApiConfig
@@ -168,8 +168,7 @@ def rights_on_hub(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[M
     return hub_rights(
         user_name=LEAST,
         lease_namespace=SPACE,
-        propagation=propagation,
-        metrics_via=via,
+        switches=Switches(propagation, via),
         components=["controller"],
     )
 
@@ -179,7 +178,7 @@ def rules_of(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[str]:
     manifests = [
         *rights_on_hub(propagation, via),
         *member_secret_rights("m1", secrets_of("m1"), SPACE, user(LEAST), user("nobody")),
-        *member_rights(SPACE, propagation=propagation),
+        *member_rights(SPACE, switches=Switches(propagation)),
     ]
     return [name for name in names_of(manifests) if not name.startswith(OF_THE_ADAPTER)]
 
@@ -284,7 +283,7 @@ async def test_the_binding_for_reviews_is_missed(tmp_path: Path, logs: Logs, bin
     assert any("tokenreviews" in str(entry) and "forbidden" in str(entry) for entry in logs) == bool(binding)
 
 
-WEBHOOK = webhook_rights(user(LEAST), propagation="karmada")
+WEBHOOK = rights_of("webhook", user(LEAST), Switches("karmada"))
 CERTIFICATES = [
     one
     for one in hub_rights(SPACE, switches=Switches(certificates=True), components=["controller"])

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from benchmarks.world.network import Cable
-from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, adapter_rights, user
+from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, rights_of, user
 from fedhpa.kube import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members import MemberRegistry, SharedLists
@@ -39,7 +39,7 @@ PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 # Seconds, after which the hub was listed and the members answered.
 SOON = 20
 
-RIGHTS = adapter_rights(user(LEAST), secrets={"kube-system": ()})
+RIGHTS = rights_of("metrics-adapter", user(LEAST), secrets={"kube-system": ()})
 READERS = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fedhpa.backtest.report.drawing import Drawing, DrawnRun
@@ -45,13 +45,10 @@ def specification(
                 {"t": at, "after": after, "up": int(after > before)} for at, before, after, _ in run.changes
             ],
             "gaps": [
-                {"t": start, "end": end, "label": label}
-                for (start, end, _), label in zip(drawing.gaps, _labels(drawing, away), strict=True)
+                {**one, "end": end}
+                for one, (_, end, _) in zip(_labelled(drawing, away), drawing.gaps, strict=True)
             ],
-            "marks": [
-                {"t": at, "label": label}
-                for (at, _), label in zip(drawing.marks, _labels(drawing, drawing.marks), strict=True)
-            ],
+            "marks": list(_labelled(drawing, drawing.marks)),
             "clusters": [{"key": f"n{i}", "cluster": one} for i, one in enumerate(drawing.clusters)],
             "target": [{"at": 1}],
         },
@@ -65,13 +62,12 @@ def specification(
     return {**whole, **_framed(report, drawing, parts, colours, shown), "background": colours["back"]}
 
 
-def _labels(drawing: Drawing, texts: Sequence[tuple[int, str]]) -> list[str]:
-    """Returns the text of each time, "" where it would lie over the text before. `texts` is sorted."""
-    room, end, labels = ROOM * (drawing.end - drawing.start), -math.inf, list[str]()
+def _labelled(drawing: Drawing, texts: Sequence[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+    """Yields each time with its text, "" where that would lie over the one before. `texts` is sorted."""
+    room, end = ROOM * (drawing.end - drawing.start), -math.inf
     for at, text in texts:
-        labels.append(text if at >= end else "")
+        yield {"t": at, "label": text if at >= end else ""}
         end = at + room if at >= end else end
-    return labels
 
 
 def _framed(
@@ -96,52 +92,40 @@ def _framed(
 
 def _comparison(report: Report, colours: Mapping[str, str], shown: int) -> dict[str, Any]:
     """Returns a row for each run: its name, a bar of its replica-hours, and its figures."""
-    rows = [
-        {
+    rows = []
+    for i, run in enumerate(report.runs[:COMPARED]):
+        above = i > 0 and run.figures.unserved > report.bound
+        served = f"{percent(run.figures.unserved, report.bound)} not served{' (too much)' if above else ''}"
+        late = f"{amount(run.figures.minutesOverTarget)} min over target"
+        row: dict[str, Any] = {
             "row": i,
             "hours": run.figures.replicaHours,
-            "name": ("► " if i == shown else "") + name(run.name),
-            "text": f"{amount(run.figures.replicaHours)} replica-hours, "
-            f"{percent(run.figures.unserved, report.bound)} not served"
-            f"{' (too much)' if i and run.figures.unserved > report.bound else ''}, "
-            f"{amount(run.figures.minutesOverTarget)} min over target",
-            "look": 1 if i == shown else 2 if i and run.figures.unserved > report.bound else 0,
+            "look": 1 if i == shown else 2 if above else 0,
         }
-        for i, run in enumerate(report.runs[:COMPARED])
-    ]
-    by_look = {"field": "look", "type": "nominal", "legend": None}
-    hues = [colours["best"], colours["unserved"]]
-    bar = {"domain": [0, 1, 2], "range": [colours["muted"], *hues]}
+        row["name"] = ("► " if i == shown else "") + name(run.name)
+        row["text"] = f"{amount(run.figures.replicaHours)} replica-hours, {served}, {late}"
+        rows.append(row)
+
+    def look(first: str) -> dict[str, Any]:
+        scale = {"domain": [0, 1, 2], "range": [colours[first], colours["best"], colours["unserved"]]}
+        return {"field": "look", "type": "nominal", "legend": None, "scale": scale}
+
     text = {"type": "text", "align": "left", "baseline": "middle", "fontSize": 12, "tooltip": None}
-    word = {**by_look, "scale": {**bar, "range": [colours["text"], *hues]}}
+    hours = {"domainMin": 0, "nice": False, "range": list(BARS)}
+    bar = {"field": "hours", "type": "quantitative", "axis": None, "scale": hours}
+    word = look("text")
+    layers = (
+        ({"type": "bar", "height": 12, "tooltip": None}, {"x": bar, "color": look("muted")}),
+        ({**text, "limit": BARS[0] - 8}, {"x": {"value": 0}, "text": {"field": "name"}, "color": word}),
+        (text, {"x": {"value": BARS[1] + 10}, "text": {"field": "text"}, "color": word}),
+    )
     return {
         "data": {"values": rows},
         "width": WIDTH,
         "height": {"step": 22},
         "encoding": {"y": {"field": "row", "type": "ordinal", "axis": None, "sort": None}},
         "resolve": {"scale": {"color": "independent"}},
-        "layer": [
-            {
-                "mark": {"type": "bar", "height": 12, "tooltip": None},
-                "encoding": {
-                    "x": {
-                        "field": "hours",
-                        "type": "quantitative",
-                        "axis": None,
-                        "scale": {"domainMin": 0, "nice": False, "range": list(BARS)},
-                    },
-                    "color": {**by_look, "scale": bar},
-                },
-            },
-            {
-                "mark": {**text, "limit": BARS[0] - 8},
-                "encoding": {"x": {"value": 0}, "text": {"field": "name"}, "color": word},
-            },
-            {
-                "mark": text,
-                "encoding": {"x": {"value": BARS[1] + 10}, "text": {"field": "text"}, "color": word},
-            },
-        ],
+        "layer": [{"mark": mark, "encoding": encoding} for mark, encoding in layers],
     }
 
 

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Any, Final
 
 import msgspec
@@ -40,42 +41,35 @@ def html(report: Report) -> str:
     Raises ConfigError without `fedhpa[report]`.
     """
     drawing = drawn(report)
-    scripts = [engine.script(), files(__package__).joinpath("page.js").read_text(encoding="utf-8")]
-    data = _data(report, drawing)
-    hashes = " ".join(f"'sha256-{_digest(each)}'" for each in scripts)
-    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'"
-    title = f"Backtest of {name(report.namespace)}/{name(report.name)}"
-    body = [
-        f"<h1>{_text(title)}: {_text(name(report.metric))}, {_range(report)}</h1>",
-        f'<p class="verdict">{_text(sentence(report.best))}</p>',
-        *(f'<p class="warning">{_text(sentence(each))}</p>' for each in report.warnings[:MAX_LINES]),
-        *_picture(report, drawing),
-        *_table(report),
-        *_days(report),
-        *_list("Notes", [*report.notes, *drawing.notes]),
-        *_assumptions(report),
-    ]
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{_text(title)}</title>",
-            f"<style>{_style()}</style>",
-            "</head>",
-            "<body>",
-            *body,
-            f'<script type="application/json" id="data">{data}</script>',
-            *(f"<script>{each}</script>" for each in scripts),
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    scripts = [engine.script(), _file("page.js")]
+    title = _text(f"Backtest of {name(report.namespace)}/{name(report.name)}")
+    policy = " ".join(f"'sha256-{_digest(each)}'" for each in scripts)
+    parts = {
+        "policy": f"default-src 'none'; script-src {policy}; style-src 'unsafe-inline'",
+        "title": title,
+        "style": _style(),
+        "heading": f"{title}: {_text(name(report.metric))}, {_range(report)}",
+        "verdict": _text(sentence(report.best)),
+        "warnings": "".join(
+            f'<p class="warning">{_text(sentence(each))}</p>\n' for each in report.warnings[:MAX_LINES]
+        ),
+        "runs": "\n".join(_runs(report, drawing)),
+        "tables": "\n".join(
+            [
+                *_table(report),
+                *_days(report),
+                *_list("Notes", [*report.notes, *drawing.notes]),
+                *_assumptions(report),
+            ]
+        ),
+        "data": _data(report, drawing),
+        "scripts": "\n".join(f"<script>{each}</script>" for each in scripts),
+    }
+    return Template(_file("page.html")).substitute(parts)
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _text(text: str) -> str:
@@ -93,10 +87,9 @@ def _style() -> str:
         return "".join(f"--{role}:{colour};" for role, colour in colours.items())
 
     light, dark = ({**each, "card": card} for each, card in ((LIGHT, "#f4f6f8"), (DARK, "#22262a")))
-    sheet = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     return (
         f":root{{color-scheme:light dark;{variables(light)}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{variables(dark)}}}}}\n{sheet}"
+        f"@media screen and (prefers-color-scheme:dark){{:root{{{variables(dark)}}}}}\n{_file('page.css')}"
     )
 
 
@@ -126,8 +119,7 @@ def _range(report: Report) -> str:
     return f"{moment(report.start)} to {moment(report.end)} UTC"
 
 
-def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
-    yield '<fieldset><legend>Choose a run to draw</legend><div class="runs">'
+def _runs(report: Report, drawing: Drawing) -> Iterable[str]:
     for i, (run, whole) in enumerate(zip(drawing.runs, report.runs, strict=False)):
         figures, checked = whole.figures, " checked" if i == BEST else ""
         opening, badge = '<label class="run">', ""
@@ -142,27 +134,6 @@ def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
             f"{amount(figures.minutesOverTarget)} min over target</span>"
             "</label>"
         )
-    yield "</div></fieldset>"
-    yield '<h2>Drawn: <span id="shown"></span></h2>'
-    yield (
-        '<div class="tools"><button type="button" id="closer">Zoom in</button>'
-        '<button type="button" id="farther">Zoom out</button>'
-        '<button type="button" id="whole" disabled>Whole time</button>'
-        "<span>Drag over a time to zoom. Keys in the picture: ← → go from change to change, "
-        "+ − 0 zoom.</span></div>"
-    )
-    yield (
-        '<div id="chart" tabindex="0" role="application" aria-label="Demand and capacity, usage and replicas '
-        'over time. The arrow keys go from change to change of the size and read its reason.">'
-        '<div id="picture" aria-hidden="true"></div><div id="choice"></div><div id="cursor"></div>'
-        '<div id="hint"></div></div><p id="said" class="away" aria-live="polite"></p>'
-        "<noscript><p>The picture needs JavaScript. The tables below do not.</p></noscript>"
-    )
-    yield (
-        '<details id="changes"><summary>All changes of size in the drawn run, as a table</summary>'
-        '<div class="wide"><table><thead><tr><th>time (UTC)</th><th>from</th><th>to</th>'
-        '<th class="text">reason</th></tr></thead><tbody id="rows"></tbody></table></div></details>'
-    )
 
 
 def _versus(report: Report, run: Run) -> str:

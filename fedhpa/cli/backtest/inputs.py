@@ -187,7 +187,7 @@ def progress_bar(title: str) -> Iterator[Any]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield None
+        yield lambda _: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:

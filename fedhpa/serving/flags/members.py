@@ -149,8 +149,8 @@ def member_sources(values: Values, *, reads_metrics: bool = False) -> MemberSour
     return found
 
 
-def own_namespace() -> str:
-    """Returns the namespace of the pod, or that of an installation outside a pod."""
+def own_namespace(outside: str = rights.NAMESPACE) -> str:
+    """Returns the namespace of the pod; outside a pod that of an installation, or another one."""
     mounted = SERVICE_ACCOUNT / "namespace"
     found = os.environ.get("POD_NAMESPACE", "")
-    return found or (mounted.read_text().strip() if mounted.is_file() else rights.NAMESPACE)
+    return found or (mounted.read_text().strip() if mounted.is_file() else outside)

@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import yaml
-
 from fedhpa.admission import crd
 from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.waiting import eventually
@@ -21,7 +19,7 @@ NAMESPACE = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default"
 
 async def install(api: PlaneApi) -> None:
     """Applies the CRDs and waits until the API server serves both kinds."""
-    manifests = list(yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA))))
+    manifests = [crd.custom_resource_definition(each) for each in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)]
     await api.apply_all(manifests)
     for manifest in manifests:
         await api.wait(

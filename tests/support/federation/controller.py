@@ -10,7 +10,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import Cable
-from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
+from controller.cluster_status import CLUSTERS_LEASE, keep_clusters
 from controller.cronfederatedhpa import CronMetrics
 from controller.decision_series import ControllerMetrics
 from controller.flags import DIRECT, Settings
@@ -117,13 +117,9 @@ class Controller:
             wall=clock.wall,
             rng=random.Random(identity),
         )
-        clusters = lead_clusters(
-            self._hub,
-            self.members,
-            EventRecorder(self._hub, COMPONENT, wall=clock.wall),
-            metrics.tokens,
-            clock,
-            self.keeps_clusters,
+        events = EventRecorder(self._hub, COMPONENT, wall=clock.wall)
+        clusters = self.keeps_clusters.run(
+            lambda: keep_clusters(self._hub, self.members, events, metrics.tokens, clock)
         )
         self._tasks = [
             asyncio.create_task(self.members.run(), name=f"{identity} members"),

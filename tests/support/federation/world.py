@@ -18,8 +18,13 @@ from aiohttp import web
 
 from benchmarks.world.network import Cable, MemoryNetwork
 from controller.shards import BY_TARGET, Division
-from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
-from fedhpa.api import placements, scaling_record
+from fedhpa.admission.crd import (
+    CLUSTER,
+    CRON_FEDERATED_HPA,
+    FEDERATED_HPA,
+    RECORDS,
+    custom_resource_definition,
+)
 from fedhpa.kube import Clock
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from testbed.embedded.api.server import ApiServer, new_namespace
@@ -287,10 +292,8 @@ async def another_hub(first: Federation) -> AsyncIterator[Federation]:
 
 
 def _install(made: Federation) -> None:
-    for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
+    for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER, *RECORDS):
         made.hub.server.store.create(CRDS, custom_resource_definition(definition))
-    for kind in (scaling_record, placements):
-        made.hub.server.store.create(CRDS, kind.custom_resource_definition())
 
 
 @asynccontextmanager
