@@ -12,7 +12,7 @@ from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_sele
 from fedhpa.serving.authorization import FALSE_WORDS
 from fedhpa.serving.fairness import LARGE_BYTES
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
-from metrics_adapter.members.resource_metrics import MemberItems, merge
+from metrics_adapter.members.resource_metrics import MemberItems, all_items
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.pace import turn
 from metrics_adapter.server import responses
@@ -116,7 +116,7 @@ class ResourceMetricsApi:
         gathered = await self._source.get(kind, namespace, name, cluster)
         if gathered.none_answered:
             return responses.unavailable(gathered)
-        items = merge(gathered.answers)
+        items = [item for part in all_items(gathered.answers) for item in part]
         if not items:
             return responses.not_found(kind, namespace, name, gathered)
         if len(items) > 1:

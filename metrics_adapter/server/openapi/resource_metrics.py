@@ -97,7 +97,7 @@ def _item_schema(kind: MetricsKind, prefix: str) -> dict[str, Any]:
 def _list_schema(kind: MetricsKind, prefix: str) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": f"{kind.kind} of all clusters, sorted by namespace, name and cluster.",
+        "description": f"{kind.kind} of all clusters, sorted by cluster.",
         "required": ["items"],
         "properties": {
             "apiVersion": API_VERSION_FIELD,
