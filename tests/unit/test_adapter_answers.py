@@ -16,9 +16,9 @@ from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
 from metrics_adapter.members.resource_metrics import decode_list, decode_one
+from metrics_adapter.server import openapi
 from metrics_adapter.server.bodies import BodyCache, ListBody
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
-from metrics_adapter.server.openapi import documents as openapi
 from metrics_adapter.server.responses import encode_item
 from metrics_adapter.server.tables import table
 from metrics_adapter.settings import FLAGS
@@ -328,7 +328,7 @@ USED = {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
     ("document", "expected"),
     [
         (openapi.openapi_v2(), USED | LISTED),
-        *((openapi.openapi_v3(path), LISTED) for path in openapi.V3_PATHS if path != USAGE_PATH),
+        *((openapi.openapi_v3(path), LISTED) for path in openapi.APIS if path != USAGE_PATH),
         (openapi.openapi_v3(USAGE_PATH), USED),
     ],
 )
