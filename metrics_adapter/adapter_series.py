@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from fedhpa.kube import KUBE_TASKS
 from fedhpa.members import MEMBER_TASKS, Member
+from fedhpa.serving import counter
 from fedhpa.serving.authorization import Attributes
 from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
 from metrics_adapter.members.probes import Probe
@@ -138,11 +139,11 @@ class Telemetry(MemberSeries):
             ["api"],
             registry=self.registry,
         )
-        self._partial = Counter(
+        self._partial = counter(
             "fedhpa_adapter_partial_answers",
             "Answers served although at least one member cluster was missing.",
-            ["api"],
-            registry=self.registry,
+            self.registry,
+            api=SERVED_VERSIONS,
         )
         self._age = Histogram(
             "fedhpa_adapter_answer_age_seconds",
@@ -151,19 +152,14 @@ class Telemetry(MemberSeries):
             buckets=AGE_BUCKETS,
             registry=self.registry,
         )
-        self._task_failures = Counter(
+        self._task_failures = counter(
             "fedhpa_task_failures",
             "Unexpected failures of background tasks, which were started again.",
-            ["task"],
-            registry=self.registry,
+            self.registry,
+            task=TASKS,
         )
-        for task in TASKS:
-            self.task_known(task)
-        self._in_flight.labels(OTHER)
-        for api in SERVED_VERSIONS:
-            # The series exist from the first scrape on, so that increase() sees the first partial answer.
+        for api in (OTHER, *SERVED_VERSIONS):
             self._in_flight.labels(api)
-            self._partial.labels(api)
         self._ages = {api: self._age.labels(api) for api in SERVED_VERSIONS}
 
     def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:

@@ -21,7 +21,6 @@ from fedhpa.serving import (
     LiveTrust,
     Peers,
     ReadinessCheck,
-    ReviewProbe,
     ServingTls,
     Signals,
     TlsFiles,
@@ -30,6 +29,7 @@ from fedhpa.serving import (
     http_listeners,
     quick_loop,
     register_certificate,
+    review_problem,
     run_process,
 )
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
@@ -241,8 +241,8 @@ class Adapter:
             await asyncio.sleep(SYNC_POLL_SECONDS)
 
     async def _watch_reviews(self) -> None:
-        probe = ReviewProbe(self._authentication, self._authorization)
-        async for problem in _noted(self._reviews_check, probe.problem):
+        probe = partial(review_problem, self._authentication, self._authorization)
+        async for problem in _noted(self._reviews_check, probe):
             await asyncio.sleep(REVIEW_SECONDS if problem is None else HUB_PROBE_SECONDS)
 
     async def _watch_members(self) -> None:

@@ -247,7 +247,7 @@ class PrometheusSource(MembersSource):
             ),
         )
         for reason, count in grouped.dropped.items():
-            self._telemetry.dropped(reason, count)
+            self._telemetry.dropped.labels(reason).inc(count)
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}
         notes = [f"{STORE} warns: {text}" for text in result.warnings]
