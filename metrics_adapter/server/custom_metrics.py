@@ -18,7 +18,6 @@ from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelect
 from metrics_adapter.members.source import Gathered, MembersSource
 from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server import responses
-from metrics_adapter.server.negotiation import choose_form
 from metrics_adapter.server.paths import custom_query
 
 # Values. One costs 10 us, so longer lists are encoded in a thread.
@@ -41,18 +40,12 @@ class CustomMetricsApi:
     async def _get(self, request: web.Request) -> web.StreamResponse:
         query = custom_query(request.rel_url.raw_path)
         if query is None:
-            return responses.no_resource()
-        accepted = choose_form(request.headers.get("Accept", ""))
-        if accepted is None:
-            return responses.not_acceptable()
-        refusal = responses.refuse_numbers(request.query)
-        if refusal is not None:
-            return refusal
+            raise responses.no_resource()
+        accepted = responses.accepted_form(request)
+        responses.check_numbers(request.query)
         selectors = _selectors(request, query)
         aggregation = aggregation_of(request)
-        cluster, refusal = responses.cluster_of(request, self._source)
-        if refusal is not None:
-            return refusal
+        cluster = responses.cluster_of(request, self._source)
 
         # Access was reviewed for the namespace of the path, so a metric of another namespace is not shown.
         gathered = (
@@ -60,8 +53,7 @@ class CustomMetricsApi:
             if query.is_of_other_namespace
             else await self._source.custom(query, selectors, cluster)
         )
-        if gathered.none_answered:
-            return responses.unavailable(gathered)
+        responses.check_answered(gathered)
         # A member that knows the metric, and no value of it, is a member without matching objects.
         known = [values for values in gathered.answers if values is not None]
         pods = query.resource == "pods"

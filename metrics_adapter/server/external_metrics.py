@@ -10,14 +10,12 @@ from aiohttp import web
 
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.members.metrics import EXTERNAL, EXTERNAL_VERSION
-from fedhpa.serving.authorization import FALSE_WORDS
 from fedhpa.serving.error_responses import status_response
 from metrics_adapter.members.external_metrics import CLUSTER_LABEL, encode_external_values
 from metrics_adapter.members.source import ClusterFilter, MembersSource
 from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server import responses
 from metrics_adapter.server.custom_metrics import SHORT_LIST, aggregation_of
-from metrics_adapter.server.negotiation import choose_form
 from metrics_adapter.server.paths import external_query
 
 
@@ -34,22 +32,15 @@ class ExternalMetricsApi:
     async def _get(self, request: web.Request) -> web.StreamResponse:
         query = external_query(request.rel_url.raw_path)
         if query is None:
-            return responses.no_resource()
-        accepted = choose_form(request.headers.get("Accept", ""))
-        if accepted is None:
-            return responses.not_acceptable()
-        if request.query.get("watch", "0").lower() not in FALSE_WORDS:
-            return responses.no_watch(EXTERNAL, "*")
-        refusal = responses.refuse_list_options(request.query)
-        if refusal is not None:
-            return refusal
+            raise responses.no_resource()
+        accepted = responses.accepted_form(request)
+        responses.check_watch(request, EXTERNAL, "*")
+        responses.check_list_options(request.query)
         if request.query.get("fieldSelector"):
             # Values have no fields to select by, and returning all of them would be a wrong answer.
             return status_response(400, "fieldSelector: external metrics are selected by labelSelector alone")
         selector = parse_selector(request.query.get("labelSelector", ""))
-        cluster, refusal = responses.cluster_of(request, self._source)
-        if refusal is not None:
-            return refusal
+        cluster = responses.cluster_of(request, self._source)
         selects, rest = split_selector(selector)
         aggregation = aggregation_of(request)
 
@@ -57,8 +48,7 @@ class ExternalMetricsApi:
         gathered = await self._source.external(
             namespace, metric, rest, lambda name: cluster in (None, name) and selects(name)
         )
-        if gathered.none_answered:
-            return responses.unavailable(gathered)
+        responses.check_answered(gathered)
         if all(answer.values is None for answer in gathered.answers):
             message = f"the server could not find the external metric {metric}"
             return status_response(404, message, headers=responses.warning_headers(gathered))
