@@ -101,7 +101,12 @@ class PrometheusSource(MembersSource):
         def convert(cluster: str, samples: Sequence[Sample]) -> ClusterValues:
             if len({frozenset(one.labels.items()) for one in samples}) < len(samples):
                 raise MetricsUnavailable("the metrics store has two values of it with the same labels")
-            values = [ExternalValue(metric, one.labels, one.at, window, one.amount) for one in samples]
+            values = [
+                ExternalValue(
+                    metric=metric, labels=one.labels, timestamp=one.at, window=window, amount=one.amount
+                )
+                for one in samples
+            ]
             return ClusterValues(cluster, values)
 
         query = external_query(rules, rule, namespace, selector, selects)
