@@ -87,7 +87,7 @@ class Adapter:
         self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
         self._trust_check = self.health.readiness("authentication", latches=True)
         self._reviews_check = self.health.readiness("reviews", latches=False, reason="not made yet")
-        self._trust_synced = values[common.AUTHENTICATION_SKIP_LOOKUP]
+        self.trust.synced = values[common.AUTHENTICATION_SKIP_LOOKUP]
         self._members_check = self.health.readiness("members", latches=True)
         self._registry = MemberRegistry(
             hub,
@@ -194,7 +194,6 @@ class Adapter:
             ),
             **self._review_configs(),
             "trust-files": self.trust.follow_files,
-            "trust": self._follow_trust,
             "trust-readiness": self._watch_trust,
             "review-readiness": self._watch_reviews,
             "hub-readiness": self._watch_hub,
@@ -202,6 +201,8 @@ class Adapter:
             "discovery": self._discovery_cache.run,
             "metrics-probes": self._probes.run,
         }
+        if not self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
+            tasks["trust"] = partial(self.trust.follow_hub, self._authentication)
         if self._store is not None:
             tasks["metrics-rules"] = self._store.rules.follow
         return tasks
@@ -217,20 +218,13 @@ class Adapter:
                 found[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
         return found
 
-    async def _follow_trust(self) -> None:
-        if not self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
-            await self.trust.follow_hub(self._authentication, self._sync_trust)
-
-    def _sync_trust(self) -> None:
-        self._trust_synced = True
-
     async def _watch_trust(self) -> None:
         """Keeps the check of authentication up to date: once passed it stays, and a problem is a note."""
         while True:
             problem = self.trust.problem
             if problem:
                 self._trust_check.fail(problem)
-            elif self._trust_synced:
+            elif self.trust.synced:
                 self._trust_check.succeed()
             refusal = self.trust.peers.refusal
             self._trust_check.note = (

@@ -241,16 +241,7 @@ class PrometheusSource(MembersSource):
         """
         registered = frozenset(self.members())
         # Series are grouped for all clusters, so warnings do not depend on the selected clusters.
-        grouped = await _in_thread_if_large(
-            result,
-            lambda: by_cluster(
-                result,
-                label=query.label,
-                default=query.default,
-                registered=registered,
-                matches=query.matches,
-            ),
-        )
+        grouped = await _in_thread_if_large(result, lambda: by_cluster(result, query, registered))
         for reason, count in grouped.dropped.items():
             self._telemetry.dropped.labels(reason).inc(count)
         answers: dict[str, T] = {}

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from operator import is_
 from typing import cast
 
 from aiohttp.abc import AbstractStreamWriter
@@ -52,7 +53,7 @@ class Body(ABC):
 
     def made_of(self, answers: Sequence[MemberItems]) -> bool:
         """True if the body was made of exactly these answer objects."""
-        return len(self.answers) == len(answers) and all(map(_same, self.answers, answers))
+        return len(self.answers) == len(answers) and all(map(is_, self.answers, answers))
 
     def keep(self) -> None:
         """Generates each piece for the first client that gets so far, and keeps it for all others."""
@@ -242,7 +243,3 @@ class BodyCache:
 
 def _head(kind: MetricsKind) -> bytes:
     return f'{{"kind":"{kind.kind}List","apiVersion":"{API_VERSION}","metadata":{{}},"items":['.encode()
-
-
-def _same(left: MemberItems, right: MemberItems) -> bool:
-    return left is right

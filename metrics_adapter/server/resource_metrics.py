@@ -24,7 +24,7 @@ from metrics_adapter.server.negotiation import (
     Representation,
     accepts_gzip,
 )
-from metrics_adapter.server.tables import item_metadata
+from metrics_adapter.server.tables import item_metadata, table
 
 # The values of includeObject beside Metadata, which is the default.
 INCLUDES = ("None", "Object")
@@ -93,7 +93,8 @@ class ResourceMetricsApi:
         if len(items) > 1:
             return responses.ambiguous(kind, name, items)
         if accepted.form is Form.TABLE:
-            body = responses.item_table(kind, items[0], request.query, _meta(accepted))
+            include = request.query.get("includeObject", "")
+            body = table(items, kind.kind, API_VERSION, include, single=True, meta=_meta(accepted))
         elif accepted.form is Form.METADATA:
             body = item_metadata(items[0], _meta(accepted))
         else:

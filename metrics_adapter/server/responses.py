@@ -26,7 +26,6 @@ from metrics_adapter.server.negotiation import (
     choose_form,
     warning_values,
 )
-from metrics_adapter.server.tables import table
 
 YAML_TYPE = f"{YAML}; charset=utf-8"
 # Bytes of JSON, about two hundred items.
@@ -95,11 +94,6 @@ def _yaml(body: bytes) -> bytes | None:
         return yaml.safe_dump(decode_json(body, Any), default_flow_style=False, sort_keys=True).encode()
     except (InvalidJson, RecursionError):
         return None
-
-
-def item_table(kind: MetricsKind, item: Item, query: Mapping[str, str], meta: str) -> bytes:
-    """Returns the Table of one item in the version `meta`; `includeObject` in `query` applies."""
-    return table([item], kind.kind, API_VERSION, query.get("includeObject", ""), single=True, meta=meta)
 
 
 def check_answered(gathered: Gathered[Any]) -> None:

@@ -28,7 +28,7 @@ from metrics_adapter.members.probes import Probe
 from metrics_adapter.prometheus.store_series import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
 from webhook.admission_review import Refused, Verdict
-from webhook.handlers import VALIDATE_FEDERATEDHPA, Review, refused
+from webhook.handlers import VALIDATE_FEDERATEDHPA, Review
 from webhook.review_series import Telemetry as WebhookTelemetry
 
 USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
@@ -224,7 +224,7 @@ def _once(provoke: Callable[[Stage], Any]) -> Callable[[Stage], Any]:
 
 
 _DENIED = Review(Verdict(False, 403, "Forbidden", "wrong"), raw={"kind": "FederatedHPA"})
-_MALFORMED = refused(Refused("no JSON"))
+_MALFORMED = Review(Refused("no JSON").verdict)
 
 _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "nothing is wrong": (lambda _: None, ""),

@@ -86,7 +86,7 @@ async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, st
         async with (
             MemoryListener(f.network, application) as listener,
             background(members.run()),
-            background(trust.follow_hub(hub, lambda: None)),
+            background(trust.follow_hub(hub)),
         ):
             connector = Cable(f.network).connector(ApiConfig(server=listener.server))
             headers = {"Authorization": f"Bearer {READER}"}
