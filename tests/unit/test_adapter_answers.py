@@ -92,6 +92,35 @@ def test_an_item_without_usage_is_checked_too(containers: object) -> None:
             decode_list(listing(*others, {**pod("a"), "containers": containers}), "m1")
 
 
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        '{"resource.karmada.io/query-from-cluster":"m9"}',
+        '{"resource.karmada.io\\u002fquery-from-cluster":"m9"}',
+        "null",
+    ],
+)
+def test_fields_that_are_there_twice_deceive_nobody(annotations: str) -> None:
+    """The last one counts for clients, so a member's own annotations are read, also if they come second."""
+    body = listing(pod("a"), pod("b")).replace(
+        b'"name":"b"', b'"name":"b","annotations":' + annotations.encode()
+    )
+    items = items_of(decode_list(body, "m1"))
+
+    assert [json.loads(item.json)["metadata"]["annotations"][CLUSTER_ANNOTATION] for item in items] == [
+        "m1",
+        "m1",
+    ]
+
+
+def test_containers_that_are_there_twice_are_both_checked() -> None:
+    """Clients in Go read both."""
+    body = listing(pod("a"), pod("b")).replace(b'"window":"15s"', b'"containers":7')
+
+    with pytest.raises(MetricsUnavailable, match="cannot be read"):
+        decode_list(body, "m1")
+
+
 @pytest.mark.parametrize("items", [None, []])
 def test_an_empty_list_is_empty(items: list[Any] | None) -> None:
     """Go servers send null for an empty list."""
