@@ -44,8 +44,9 @@ UNCOMMON_USAGE = re.compile(
 ESCAPE = b"\\"
 ANNOTATION = CLUSTER_ANNOTATION.encode()
 ABSENT = msgspec.Raw()
-# Bytes, and number, of items that are passed on or decoded in one go.
-MAX_TEXT = 512 * 1024
+# Bytes, and number, of items that are passed on or decoded in one go. A process returns larger blocks to the
+# system when they are freed (`fedhpa.serving.process`), and TLS would clear the pages of each piece again.
+MAX_TEXT = 240 * 1024
 PART = 512
 
 
