@@ -239,7 +239,7 @@ def _named(
 
 def _read(text: bytes, kind: type[T]) -> Sequence[tuple[T, msgspec.Raw]]:
     """Returns the items of a part, each with its JSON. Only labels can be refused here."""
-    body = b"[%b]" % memoryview(text)[1:]
+    body = b"".join((b"[", memoryview(text)[1:], b"]"))
     # What `decode_list` has decoded is not too large.
     decoded = [decode_json(body, list[each], max_values=len(text)) for each in (kind, msgspec.Raw)]  # type: ignore[valid-type]  # types made at run time
     return list(zip(*decoded, strict=True))
@@ -280,7 +280,7 @@ def _common_list(body: bytes, cluster: str) -> MemberItems | None:
     if page.items != [] or not items or len(text) - (end - begin + 2) != len(annotation) * len(items):
         return None
     check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
-    objects = b",%b" % memoryview(text)[1:-1]
+    objects = b"".join((b",", memoryview(text)[1:-1]))
     return MemberItems(cluster, [objects], len(items), {item.metadata.namespace for item in items})
 
 
