@@ -240,7 +240,7 @@ def _named(
 def _read(text: bytes, kind: type[T]) -> Sequence[tuple[T, msgspec.Raw]]:
     """Returns the items of a part, each with its JSON. Only labels can be refused here."""
     body = b"".join((b"[", memoryview(text)[1:], b"]"))
-    # What `decode_list` has decoded is not too large.
+    # The part was decoded before, so that it is not too large.
     decoded = [decode_json(body, list[each], max_values=len(text)) for each in (kind, msgspec.Raw)]  # type: ignore[valid-type]  # types made at run time
     return list(zip(*decoded, strict=True))
 
