@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from fedhpa.kube import KUBE_TASKS
 from fedhpa.members import MEMBER_TASKS, Member
+from fedhpa.serving import counter
 from fedhpa.serving.authorization import Attributes
 from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
 from metrics_adapter.members.probes import Probe
@@ -32,14 +33,64 @@ VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete"
 AGE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)
 
 
-class MemberSeries(MemberObserver, Collector):
-    """Collects whether each member answers, how long its probes take, and how often it was missing."""
+class Telemetry(MemberObserver, Collector):
+    """All series of the process, in their own registry.
+
+    It collects whether each member answers, how long its probes take, and how often it was missing.
+    """
 
     def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
         self._members = members
         self._answered: dict[str, dict[str, bool]] = {api: {} for api in SERVED_VERSIONS}
         self._missing: dict[str, dict[str, int]] = {api: {} for api in SERVED_VERSIONS}
         self._probes: dict[str, Probe] = {}
+        # Called with the name of a member that failed to answer for metrics.k8s.io.
+        self.suspect: Callable[[str], None] = lambda _: None
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+        self._requests = Counter(
+            "fedhpa_adapter_requests",
+            "Requests by API (other: health, discovery of all groups, and unknown paths), resource (for"
+            " custom and external metrics the API group), verb and HTTP status code; also those refused.",
+            ["api", "resource", "verb", "code"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "fedhpa_adapter_request_duration_seconds",
+            "Duration of requests, also of those that are refused.",
+            ["api", "resource", "verb"],
+            registry=self.registry,
+        )
+        self._in_flight = Gauge(
+            "fedhpa_adapter_requests_in_flight",
+            "Requests in flight.",
+            ["api"],
+            registry=self.registry,
+        )
+        self._partial = counter(
+            "fedhpa_adapter_partial_answers",
+            "Answers served although at least one member cluster was missing.",
+            self.registry,
+            api=SERVED_VERSIONS,
+        )
+        self._age = Histogram(
+            "fedhpa_adapter_answer_age_seconds",
+            "Age of the member answers that were served: seconds since they were requested.",
+            ["api"],
+            buckets=AGE_BUCKETS,
+            registry=self.registry,
+        )
+        self._task_failures = counter(
+            "fedhpa_task_failures",
+            "Unexpected failures of background tasks, which were started again.",
+            self.registry,
+            task=TASKS,
+        )
+        for api in (OTHER, *SERVED_VERSIONS):
+            self._in_flight.labels(api)
+        self._ages = {api: self._age.labels(api) for api in SERVED_VERSIONS}
 
     def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
         """Records the outcome of a request to a member. A provoked failure counts as missing only."""
@@ -48,6 +99,8 @@ class MemberSeries(MemberObserver, Collector):
         if provoked:
             return
         self._answered[api][cluster] = answered
+        if api == GROUP and not answered:
+            self.suspect(cluster)
 
     def absent(self, api: str, cluster: str) -> None:
         """Records that the member does not serve the API, so it is neither up nor down."""
@@ -106,71 +159,6 @@ class MemberSeries(MemberObserver, Collector):
         for table in (*tables, *self._answered.values(), *self._missing.values()):
             for gone in table.keys() - members.keys():
                 table.pop(gone, None)  # a scrape runs in a thread
-
-
-class Telemetry(MemberSeries):
-    """All series of the process, in their own registry."""
-
-    def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
-        super().__init__(members)
-        # Called with the name of a member that failed to answer for metrics.k8s.io.
-        self.suspect: Callable[[str], None] = lambda _: None
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self.registry)
-        self._requests = Counter(
-            "fedhpa_adapter_requests",
-            "Requests by API (other: health, discovery of all groups, and unknown paths), resource (for"
-            " custom and external metrics the API group), verb and HTTP status code; also those refused.",
-            ["api", "resource", "verb", "code"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "fedhpa_adapter_request_duration_seconds",
-            "Duration of requests, also of those that are refused.",
-            ["api", "resource", "verb"],
-            registry=self.registry,
-        )
-        self._in_flight = Gauge(
-            "fedhpa_adapter_requests_in_flight",
-            "Requests in flight.",
-            ["api"],
-            registry=self.registry,
-        )
-        self._partial = Counter(
-            "fedhpa_adapter_partial_answers",
-            "Answers served although at least one member cluster was missing.",
-            ["api"],
-            registry=self.registry,
-        )
-        self._age = Histogram(
-            "fedhpa_adapter_answer_age_seconds",
-            "Age of the member answers that were served: seconds since they were requested.",
-            ["api"],
-            buckets=AGE_BUCKETS,
-            registry=self.registry,
-        )
-        self._task_failures = Counter(
-            "fedhpa_task_failures",
-            "Unexpected failures of background tasks, which were started again.",
-            ["task"],
-            registry=self.registry,
-        )
-        for task in TASKS:
-            self.task_known(task)
-        self._in_flight.labels(OTHER)
-        for api in SERVED_VERSIONS:
-            # The series exist from the first scrape on, so that increase() sees the first partial answer.
-            self._in_flight.labels(api)
-            self._partial.labels(api)
-        self._ages = {api: self._age.labels(api) for api in SERVED_VERSIONS}
-
-    def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
-        """Records the outcome of a member's part of one answer."""
-        super().outcome(api, cluster, answered, provoked=provoked)
-        if api == GROUP and not (answered or provoked):
-            self.suspect(cluster)
 
     def task_known(self, task: str) -> None:
         """Shows the failures of a background task before its first one."""

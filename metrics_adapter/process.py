@@ -21,7 +21,6 @@ from fedhpa.serving import (
     LiveTrust,
     Peers,
     ReadinessCheck,
-    ReviewProbe,
     ServingTls,
     Signals,
     TlsFiles,
@@ -30,6 +29,7 @@ from fedhpa.serving import (
     http_listeners,
     quick_loop,
     register_certificate,
+    review_problem,
     run_process,
 )
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
@@ -87,7 +87,7 @@ class Adapter:
         self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
         self._trust_check = self.health.readiness("authentication", latches=True)
         self._reviews_check = self.health.readiness("reviews", latches=False, reason="not made yet")
-        self._trust_synced = values[common.AUTHENTICATION_SKIP_LOOKUP]
+        self.trust.synced = values[common.AUTHENTICATION_SKIP_LOOKUP]
         self._members_check = self.health.readiness("members", latches=True)
         self._registry = MemberRegistry(
             hub,
@@ -194,7 +194,6 @@ class Adapter:
             ),
             **self._review_configs(),
             "trust-files": self.trust.follow_files,
-            "trust": self._follow_trust,
             "trust-readiness": self._watch_trust,
             "review-readiness": self._watch_reviews,
             "hub-readiness": self._watch_hub,
@@ -202,6 +201,8 @@ class Adapter:
             "discovery": self._discovery_cache.run,
             "metrics-probes": self._probes.run,
         }
+        if not self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
+            tasks["trust"] = partial(self.trust.follow_hub, self._authentication)
         if self._store is not None:
             tasks["metrics-rules"] = self._store.rules.follow
         return tasks
@@ -217,20 +218,13 @@ class Adapter:
                 found[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
         return found
 
-    async def _follow_trust(self) -> None:
-        if not self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
-            await self.trust.follow_hub(self._authentication, self._sync_trust)
-
-    def _sync_trust(self) -> None:
-        self._trust_synced = True
-
     async def _watch_trust(self) -> None:
         """Keeps the check of authentication up to date: once passed it stays, and a problem is a note."""
         while True:
             problem = self.trust.problem
             if problem:
                 self._trust_check.fail(problem)
-            elif self._trust_synced:
+            elif self.trust.synced:
                 self._trust_check.succeed()
             refusal = self.trust.peers.refusal
             self._trust_check.note = (
@@ -241,8 +235,8 @@ class Adapter:
             await asyncio.sleep(SYNC_POLL_SECONDS)
 
     async def _watch_reviews(self) -> None:
-        probe = ReviewProbe(self._authentication, self._authorization)
-        async for problem in _noted(self._reviews_check, probe.problem):
+        probe = partial(review_problem, self._authentication, self._authorization)
+        async for problem in _noted(self._reviews_check, probe):
             await asyncio.sleep(REVIEW_SECONDS if problem is None else HUB_PROBE_SECONDS)
 
     async def _watch_members(self) -> None:

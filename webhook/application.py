@@ -13,7 +13,7 @@ from fedhpa.kube import Clock
 from fedhpa.serving import Health
 from fedhpa.serving.error_responses import MESSAGES, status_response
 from webhook.admission_review import MAX_BODY, Refused, Verdict
-from webhook.handlers import KINDS, PATHS, Review, judge, refused
+from webhook.handlers import KINDS, PATHS, Review, judge
 from webhook.intake import Intake
 from webhook.refusal_log import RefusalLog
 from webhook.review_series import Telemetry
@@ -99,7 +99,7 @@ class Admission:
         try:
             review = await self._intake.review(path, request)
         except Refused as refusal:
-            review = refused(refusal)
+            review = Review(refusal.verdict)
         except Exception as error:
             review = review.failed(error)
         return self.answer(path, review)

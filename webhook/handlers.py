@@ -76,11 +76,6 @@ class Review(msgspec.Struct, frozen=True):
         return encode_answer(self.uid, self.version, self.verdict)
 
 
-def refused(refusal: Refused) -> Review:
-    """Returns the review of a request that was refused before it was decoded, such as a too large one."""
-    return Review(refusal.verdict)
-
-
 def judge(path: str, body: bytes, content_type: str, *, karmada: bool = False) -> Review:
     """Returns the review of a request to one of the three paths. Raises nothing: every error is a refusal.
 

@@ -1,6 +1,6 @@
 """Serving code of all processes: flags, TLS, health, Prometheus metrics, authentication and access review."""
 
-from fedhpa.serving.authorization import ReviewProbe
+from fedhpa.serving.authorization import review_problem
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.connections import is_trusted
 from fedhpa.serving.exposition import RowGauge
@@ -8,7 +8,7 @@ from fedhpa.serving.garbage import Garbage
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
-from fedhpa.serving.process_series import CallerSeries, ProcessSeries, register_certificate
+from fedhpa.serving.process_series import CallerSeries, ProcessSeries, counter, register_certificate
 from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
 from fedhpa.serving.tls import ServingTls, TlsFiles, peer_certificate
 from fedhpa.serving.trust import LiveTrust, TrustFiles

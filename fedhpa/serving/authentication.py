@@ -217,23 +217,23 @@ class TokenReviewer:
             raise too_many_requests()
 
     async def _review(self, token: str) -> Fetched[User | None]:
-        user = await self._post_review(token)
+        user = await review_token(self._client, token)
         size = 0 if user is None else user.size
         return Fetched(user, self._clock(), ttl=self._lifetime, weight=size)
 
-    async def _post_review(self, token: str) -> User | None:
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token},
-        }
-        answer = await self._client.post(TOKEN_REVIEWS, review, deadline=REVIEW_DEADLINE)
-        status = answer.decode(TokenReview).status
-        if not status.authenticated or not status.user.username:
-            return None
-        extra = tuple((key, tuple(values)) for key, values in sorted((status.user.extra or {}).items()))
-        user = User(status.user.username, tuple(status.user.groups or ()), status.user.uid, extra)
-        return user.authenticated()
+
+async def review_token(client: ApiClient, token: str) -> User | None:
+    """Returns the user of a token that the hub reviews; None if it does not know the token.
+
+    Raises ApiError if the review fails.
+    """
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    status = (await client.post(TOKEN_REVIEWS, review, deadline=REVIEW_DEADLINE)).decode(TokenReview).status
+    if not status.authenticated or not status.user.username:
+        return None
+    extra = tuple((key, tuple(values)) for key, values in sorted((status.user.extra or {}).items()))
+    user = User(status.user.username, tuple(status.user.groups or ()), status.user.uid, extra)
+    return user.authenticated()
 
 
 class Authenticator:

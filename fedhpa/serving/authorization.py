@@ -20,10 +20,9 @@ from fedhpa.serving.authentication import (
     ENTRY_BYTES,
     MAX_CACHED_BYTES,
     REVIEW_DEADLINE,
-    TOKEN_REVIEWS,
     Authenticator,
-    TokenReview,
     User,
+    review_token,
 )
 from fedhpa.serving.error_responses import status_response
 from fedhpa.serving.fairness import Fairness, Limits
@@ -162,16 +161,8 @@ class Authorizer:
             spec["resourceAttributes"] = {name: value for name, value in values.items() if value}
         else:
             spec["nonResourceAttributes"] = {"path": attributes.path, "verb": attributes.verb}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = await self._post_review(review)
-        allowed = status.allowed and not status.denied
-        ttl = self._allowed_seconds if allowed else self._denied_seconds
-        return Fetched(Verdict(allowed, status.reason), self._clock(), ttl)
-
-    async def _post_review(self, review: Mapping[str, object]) -> AccessReviewStatus:
         try:
-            answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
-            status = answer.decode(AccessReview).status
+            status = await review_access(self._client, spec)
         except ApiError as error:
             # The response has the reason, but the hub shows its own users only that it was a 500.
             if not self._failing:
@@ -181,7 +172,16 @@ class Authorizer:
         if self._failing:
             logger.info("access is reviewed again")
         self._failing = False
-        return status
+        allowed = status.allowed and not status.denied
+        ttl = self._allowed_seconds if allowed else self._denied_seconds
+        return Fetched(Verdict(allowed, status.reason), self._clock(), ttl)
+
+
+async def review_access(client: ApiClient, spec: Mapping[str, object]) -> AccessReviewStatus:
+    """Returns the hub's answer to a SubjectAccessReview. Raises ApiError if the review fails."""
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    answer = await client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
+    return answer.decode(AccessReview).status
 
 
 class Guard:
@@ -212,13 +212,13 @@ class Guard:
             user = await self._authenticator.user(request)
         except ApiError as error:
             # As in Kubernetes, a token that cannot be reviewed does not authenticate.
-            self._series.authentication(CallerSeries.ERROR)
+            self._series.authentications.labels(CallerSeries.ERROR).inc()
             logger.warning("token could not be reviewed", error=str(error))
             return status_response(401, "Unauthorized")
         if user is None:
-            self._series.authentication(CallerSeries.UNAUTHENTICATED)
+            self._series.authentications.labels(CallerSeries.UNAUTHENTICATED).inc()
             return status_response(401, "Unauthorized")
-        self._series.authentication(CallerSeries.AUTHENTICATED)
+        self._series.authentications.labels(CallerSeries.AUTHENTICATED).inc()
         request[USER_KEY] = user
         if any(name.lower().startswith(IMPERSONATION) for name in request.headers):
             return status_response(403, IMPERSONATION_REFUSED)
@@ -235,9 +235,11 @@ class Guard:
         try:
             verdict = await self._authorizer.verdict(user, attributes)
         except ApiError as error:
-            self._series.authorization(CallerSeries.ERROR)
+            self._series.authorizations.labels(CallerSeries.ERROR).inc()
             return status_response(500, f"Internal error occurred: access could not be reviewed: {error}")
-        self._series.authorization(CallerSeries.ALLOWED if verdict.allowed else CallerSeries.DENIED)
+        self._series.authorizations.labels(
+            CallerSeries.ALLOWED if verdict.allowed else CallerSeries.DENIED
+        ).inc()
         if not verdict.allowed:
             return attributes.forbidden(user, verdict.reason)
         return await handler(request)
@@ -250,45 +252,18 @@ class Guard:
         )
 
 
-class ReviewProbe:
-    """Checks that the hub reviews tokens and access, with the clients that review for callers."""
-
-    def __init__(self, authentication: ApiClient, authorization: ApiClient) -> None:
-        self._authentication = authentication
-        self._authorization = authorization
-
-    async def problem(self) -> str | None:
-        """Returns why callers would be refused; None if both reviews work."""
-        try:
-            await self._review_access()
-        except FedHPAError as error:
-            return one_line(f"access cannot be reviewed: {error}")
-        try:
-            await self._review_token()
-        except FedHPAError as error:
-            return one_line(f"tokens cannot be reviewed: {error}")
-        return None
-
-    async def _review_access(self) -> None:
+async def review_problem(authentication: ApiClient, authorization: ApiClient) -> str | None:
+    """Returns why callers would be refused with these clients for reviews; None if both reviews work."""
+    what = "access"
+    try:
         attributes = {"path": "/readyz", "verb": "get"}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": PROBE_USER, "nonResourceAttributes": attributes},
-        }
-        answer = await self._authorization.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
-        answer.decode(AccessReview)
-
-    async def _review_token(self) -> None:
-        header = await self._authentication.config.credentials.authorization()
-        token = (header or "").partition(" ")[2] or NO_TOKEN
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token},
-        }
-        answer = await self._authentication.post(TOKEN_REVIEWS, review, deadline=REVIEW_DEADLINE)
-        answer.decode(TokenReview)
+        await review_access(authorization, {"user": PROBE_USER, "nonResourceAttributes": attributes})
+        what = "tokens"
+        header = await authentication.config.credentials.authorization()
+        await review_token(authentication, (header or "").partition(" ")[2] or NO_TOKEN)
+    except FedHPAError as error:
+        return one_line(f"{what} cannot be reviewed: {error}")
+    return None
 
 
 @web.middleware

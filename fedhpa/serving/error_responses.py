@@ -41,6 +41,14 @@ RETRY_SECONDS = 1
 KEPT_HEADERS = ("Allow", "Retry-After")
 
 
+class Refusal(Exception):
+    """A request is answered with `response`, whatever is left of its handler."""
+
+    def __init__(self, response: web.Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
 def status_response(
     code: int,
     message: str,
@@ -100,6 +108,8 @@ async def status_errors(request: web.Request, handler: Handler) -> web.StreamRes
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
+    except Refusal as refusal:
+        return refusal.response
     except InvalidObject as error:
         return status_response(400, str(error))
     except ApiError as error:

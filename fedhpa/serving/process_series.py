@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 
 import structlog
@@ -52,7 +52,7 @@ class ProcessSeries:
 
 
 class CallerSeries:
-    """The outcomes of authentication and authorization."""
+    """The outcomes of authentication and authorization, by the label `outcome`."""
 
     AUTHENTICATED, UNAUTHENTICATED = "authenticated", "unauthenticated"
     ALLOWED, DENIED = "allowed", "denied"
@@ -60,31 +60,32 @@ class CallerSeries:
     ERROR = "error"
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self._authentications = Counter(
+        self.authentications = counter(
             "fedhpa_adapter_authentications",
             "Requests by the outcome of their authentication; error: a token could not be reviewed.",
-            ["outcome"],
-            registry=registry,
+            registry,
+            outcome=(self.AUTHENTICATED, self.UNAUTHENTICATED, self.ERROR),
         )
-        self._authorizations = Counter(
+        self.authorizations = counter(
             "fedhpa_adapter_authorizations",
             "Requests by the outcome of their authorization; error: the access could not be reviewed.",
-            ["outcome"],
-            registry=registry,
+            registry,
+            outcome=(self.ALLOWED, self.DENIED, self.ERROR),
         )
-        # The series exist from the first scrape on, so that increase() sees the first event.
-        for outcome in (self.AUTHENTICATED, self.UNAUTHENTICATED, self.ERROR):
-            self._authentications.labels(outcome)
-        for outcome in (self.ALLOWED, self.DENIED, self.ERROR):
-            self._authorizations.labels(outcome)
 
-    def authentication(self, outcome: str) -> None:
-        """Counts an authentication."""
-        self._authentications.labels(outcome).inc()
 
-    def authorization(self, outcome: str) -> None:
-        """Counts an authorization."""
-        self._authorizations.labels(outcome).inc()
+def counter(
+    name: str, documentation: str, registry: CollectorRegistry | None, **label: Iterable[str]
+) -> Counter:
+    """Returns a counter with one label, whose known values are given.
+
+    Their series exist from the first scrape on, so that increase() sees the first event.
+    """
+    found = Counter(name, documentation, list(label), registry=registry)
+    for values in label.values():
+        for value in values:
+            found.labels(value)
+    return found
 
 
 def register_certificate(registry: CollectorRegistry, expires: Callable[[], float]) -> None:

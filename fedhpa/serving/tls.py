@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import ssl
 import warnings
 from dataclasses import dataclass
@@ -90,7 +89,8 @@ class ServingTls:
         self._client_cas = b""
         self._expires = 0.0
         self._seen = self._stats()
-        self._tried = b""
+        # Why the newest files are not in use; "" if they are.
+        self._problem = ""
         self._current: ssl.SSLContext | None = None
         self._listening: ssl.SSLContext | None = None
         if not files.await_content:
@@ -126,11 +126,16 @@ class ServingTls:
         return self._listening is not None
 
     def _load(self) -> None:
-        tried = self._digest()
+        for path in (self._files.certificate, self._files.key):
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise FedHPAError(f"cannot read {path}: {error.strerror}") from error
         self._current = self._build(self._client_cas)
-        listening = self._build(b"")
-        listening.sni_callback = self._select
-        self._tried, self._listening = tried, listening
+        if self._listening is None:
+            listening = self._build(b"")
+            listening.sni_callback = self._select
+            self._listening = listening
 
     @property
     def expires(self) -> float:
@@ -150,20 +155,16 @@ class ServingTls:
             return False
         self._seen = self._stats()
         try:
-            digest = self._digest()
+            self._load()
         except FedHPAError as error:
-            return self._keep_old(b"", error)
-        try:
-            if self._listening is None:
-                self._load()
-                logger.info("serving certificate loaded", file=str(self._files.certificate))
-                return True
-            self._current = self._build(self._client_cas)
-        except FedHPAError as error:
-            return self._keep_old(digest, error)
-        if digest != self._tried:
-            logger.info("serving certificate loaded", file=str(self._files.certificate))
-        self._tried = digest
+            # Log once per problem. A broken file must not fill the log every second.
+            if str(error) != self._problem:
+                kept = "" if self._listening is None else ", keeping the old one"
+                logger.error(f"serving certificate not loaded{kept}", error=str(error))  # noqa: TRY400 - no bug
+            self._problem = str(error)
+            return False
+        self._problem = ""
+        logger.info("serving certificate loaded", file=str(self._files.certificate))
         return True
 
     async def watch(self, interval: float = POLL_SECONDS) -> None:
@@ -172,14 +173,6 @@ class ServingTls:
             await asyncio.sleep(interval)
             if self._stats() != self._seen:
                 self.reload()
-
-    def _keep_old(self, digest: bytes, error: FedHPAError) -> bool:
-        # Log once per content. A broken file must not fill the log every second.
-        if digest != self._tried:
-            kept = "" if self._listening is None else ", keeping the old one"
-            logger.error(f"serving certificate not loaded{kept}", error=str(error))
-        self._tried = digest
-        return False
 
     def _select(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         if self._current is not None:
@@ -213,15 +206,6 @@ class ServingTls:
 
     def _stats(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stat(path) for path in (self._files.certificate, self._files.key))
-
-    def _digest(self) -> bytes:
-        digest = hashlib.sha256()
-        for path in (self._files.certificate, self._files.key):
-            try:
-                digest.update(path.read_bytes())
-            except OSError as error:
-                raise FedHPAError(f"cannot read {path}: {error.strerror}") from error
-        return digest.digest()
 
 
 def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:

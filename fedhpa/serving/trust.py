@@ -8,7 +8,7 @@ sources may change at any time. Each change replaces the CAs of the TLS handshak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,8 @@ class LiveTrust:
 
     def __init__(self, files: TrustFiles, tls: ServingTls, clock: Clock) -> None:
         """Raises FedHPAError if the files that the flags name are unusable."""
+        # True once the hub's ConfigMap was looked for.
+        self.synced = False
         self._files = files
         self._tls = tls
         self._clock = clock
@@ -111,8 +113,8 @@ class LiveTrust:
             await asyncio.sleep(FILE_POLL_SECONDS)
             self.reload()
 
-    async def follow_hub(self, client: ApiClient, synced: Callable[[], object]) -> None:
-        """Watches the hub's ConfigMap until cancelled; calls `synced` after the first list.
+    async def follow_hub(self, client: ApiClient) -> None:
+        """Watches the hub's ConfigMap until cancelled.
 
         A deleted ConfigMap changes nothing: it is missing only while the hub restarts or is repaired.
         """
@@ -134,7 +136,7 @@ class LiveTrust:
         async with asyncio.TaskGroup() as group:
             group.create_task(reflector.run())
             await reflector.synced.wait()
-            synced()
+            self.synced = True
 
     def _swap(self, *, from_files: Trust, from_hub: Trust) -> None:
         old = self._from_files, self._from_hub

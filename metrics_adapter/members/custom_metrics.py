@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import groupby
+from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
@@ -41,17 +43,26 @@ class MetricLabelSelector(msgspec.Struct, frozen=True, omit_defaults=True):
     matchExpressions: list[MetricLabelRequirement] | None = None
 
 
-@dataclass(frozen=True)
-class CustomValue:
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A value of a metric, with its time and its window in seconds."""
+
+    metric: str
+    timestamp: float | None
+    window: int | None
+    amount: Quantity
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomValue(Measured):
     """One value of one object. `key` identifies it by object, metric and the metric's labels."""
 
     key: tuple[str, ...]
     described: ObjectReference
-    metric: str
     selector: MetricLabelSelector | None
-    timestamp: float | None
-    window: int | None
-    amount: Quantity
+
+
+V = TypeVar("V", bound=Measured)
 
 
 def decode_values(body: bytes) -> tuple[CustomValue, ...]:
@@ -89,20 +100,12 @@ def _average(amounts: Sequence[Quantity]) -> Quantity:
     return Quantity(-(-whole.nano // len(amounts)), whole.format)
 
 
-def _largest(amounts: Sequence[Quantity]) -> Quantity:
-    return max(amounts, key=lambda amount: amount.nano)
-
-
-def _smallest(amounts: Sequence[Quantity]) -> Quantity:
-    return min(amounts, key=lambda amount: amount.nano)
-
-
 # The functions that merge values over clusters. `?aggregation=` and the rules file use these names.
 AGGREGATIONS: Mapping[str, Callable[[Sequence[Quantity]], Quantity]] = {
     "Sum": _total,
     "Average": _average,
-    "Max": _largest,
-    "Min": _smallest,
+    "Max": partial(max, key=attrgetter("nano")),
+    "Min": partial(min, key=attrgetter("nano")),
 }
 
 
@@ -114,23 +117,24 @@ def sort_values(answers: Iterable[Sequence[CustomValue]]) -> list[CustomValue]:
 def merge_values(answers: Iterable[Sequence[CustomValue]], aggregation: str) -> list[CustomValue]:
     """Returns one value for each object and label set, aggregated over clusters.
 
-    The timestamp is the oldest one, or none if any value has none. The window is the longest one. The first
-    cluster by name gives the description of the object and the format of the quantity.
+    The first cluster by name gives the description of the object and the format of the quantity.
     """
-    combine = AGGREGATIONS[aggregation]
-    found = []
-    for _, group in groupby(sort_values(answers), key=lambda value: value.key):
-        values = list(group)
-        times = [value.timestamp for value in values if value.timestamp is not None]
-        found.append(
-            replace(
-                values[0],
-                timestamp=min(times) if len(times) == len(values) else None,
-                window=max((value.window for value in values if value.window is not None), default=None),
-                amount=combine([value.amount for value in values]),
-            )
-        )
-    return found
+    groups = groupby(sort_values(answers), key=lambda value: value.key)
+    return [combined(list(values), aggregation) for _, values in groups]
+
+
+def combined(values: Sequence[V], aggregation: str) -> V:
+    """Returns the first value with the amount of all of them.
+
+    The timestamp is the oldest one, or none if any value has none. The window is the longest one.
+    """
+    times = [value.timestamp for value in values if value.timestamp is not None]
+    return replace(
+        values[0],
+        timestamp=min(times) if len(times) == len(values) else None,
+        window=max((value.window for value in values if value.window is not None), default=None),
+        amount=AGGREGATIONS[aggregation]([value.amount for value in values]),
+    )
 
 
 def encode_values(values: Iterable[CustomValue], version: str) -> bytes:
@@ -180,26 +184,19 @@ def _described(value: CustomValue) -> dict[str, str]:
 
 
 def _v1beta1(value: CustomValue) -> dict[str, object]:
-    window = {} if value.window is None else {"window": value.window}
-    return {
-        "describedObject": _described(value),
-        "metricName": value.metric,
-        "timestamp": encode_time(value.timestamp),
-        **window,
-        "value": str(value.amount),
-        "selector": value.selector,
-    }
+    names = {"metricName": value.metric, "selector": value.selector}
+    return {"describedObject": _described(value), **names, **timed(value, "window")}
 
 
 def _v1beta2(value: CustomValue) -> dict[str, object]:
-    window = {} if value.window is None else {"windowSeconds": value.window}
-    return {
-        "describedObject": _described(value),
-        "metric": {"name": value.metric, "selector": value.selector},
-        "timestamp": encode_time(value.timestamp),
-        **window,
-        "value": str(value.amount),
-    }
+    metric = {"name": value.metric, "selector": value.selector}
+    return {"describedObject": _described(value), "metric": metric, **timed(value, "windowSeconds")}
+
+
+def timed(value: Measured, window: str) -> dict[str, object]:
+    """Returns the fields that all values have. `window` is the name of the field with the window."""
+    seconds = {} if value.window is None else {window: value.window}
+    return {"timestamp": encode_time(value.timestamp), **seconds, "value": str(value.amount)}
 
 
 # The form of a value in each version that is served.

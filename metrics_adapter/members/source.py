@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Generic, TypeVar
 
 import structlog
@@ -155,10 +156,11 @@ class MembersSource:
         async def request(member: Member) -> MemberItems:
             answer = await self._fetch_list(member, path, None)
             _check_namespace(answer, namespace)
-            if not selector.requirements or not answer.items:
+            if not selector.requirements or not answer:
                 return answer
-            if await answer.has_labels():
-                return await answer.select(selector)
+            selected = await answer.select(selector)
+            if selected is not None:
+                return selected
             # This member's metrics lack the labels of pods, so only the member can apply the selector.
             answer = await self._fetch_list(member, path, {"labelSelector": str(selector)})
             _check_namespace(answer, namespace)
@@ -177,10 +179,10 @@ class MembersSource:
                 answer = await self.fetch(member, path, None, _decoder(decode_one, member.name))
             except FedHPAError as error:
                 if _is_object_not_found(error):
-                    return MemberItems(member.name, ())
+                    return MemberItems(member.name)
                 raise
             _check_namespace(answer, namespace)
-            for item in answer.items:
+            for item in chain.from_iterable(answer.items()):
                 if item.name != name:
                     raise MetricsUnavailable(
                         f"asked for {kind.plural} {name!r}, it answered for {item.name[:SHOWN]!r}"
@@ -321,12 +323,10 @@ def _group(api: str) -> str:
 
 def _check_namespace(answer: MemberItems, namespace: str) -> None:
     """Raises MetricsUnavailable if a member answered for another namespace than requested ("": any)."""
-    # Items are sorted by namespace, so the first and the last one stand for all of them.
-    for item in (answer.items[0], answer.items[-1]) if namespace and answer.items else ():
-        if item.namespace != namespace:
-            raise MetricsUnavailable(
-                f"asked for namespace {namespace!r}, it answered for {item.namespace[:SHOWN]!r}"
-            )
+    others = answer.namespaces - {namespace}
+    if namespace and others:
+        shown = min(others)[:SHOWN]
+        raise MetricsUnavailable(f"asked for namespace {namespace!r}, it answered for {shown!r}")
 
 
 @lru_cache(maxsize=4096)

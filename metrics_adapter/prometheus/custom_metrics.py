@@ -39,7 +39,13 @@ def object_values(
                 " aggregate, as in sum by (<<.GroupBy>>)"
             )
         values[key] = CustomValue(
-            key, described, rule.metric, selector, sample.at, rule.window, sample.amount
+            key=key,
+            described=described,
+            metric=rule.metric,
+            selector=selector,
+            timestamp=sample.at,
+            window=rule.window,
+            amount=sample.amount,
         )
     return list(values.values())
 

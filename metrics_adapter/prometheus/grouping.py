@@ -7,13 +7,14 @@ only if it matches the request.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import Quantity
+from metrics_adapter.prometheus.queries import RuleQuery
 from metrics_adapter.prometheus.results import QueryResult, amount_of, shown
 
 # Reasons for leaving out a series: the values of a label of fedhpa_adapter_store_dropped_series_total.
@@ -56,26 +57,19 @@ class GroupedSeries:
             yield f"{self.dropped[NOT_ASKED]} series of the metrics store do not match the request: left out"
 
 
-def by_cluster(
-    result: QueryResult,
-    *,
-    label: str,
-    default: str | None,
-    registered: Collection[str],
-    matches: Callable[[Mapping[str, str]], bool],
-) -> GroupedSeries:
-    """Groups series by the cluster that `label` names, or by the `default` cluster for series without it."""
+def by_cluster(result: QueryResult, query: RuleQuery, registered: Collection[str]) -> GroupedSeries:
+    """Groups the series that answer a query by the cluster that they name."""
     grouped = GroupedSeries()
     for series in result.series:
         labels = series.labels()
-        cluster = labels.pop(label, "") or default
+        cluster = labels.pop(query.label, "") or query.default
         if not cluster:
             grouped.dropped[NO_CLUSTER] += 1
         elif cluster not in registered:
             grouped.dropped[UNREGISTERED] += 1
             if len(grouped.unregistered) < MAX_NAMED:
                 grouped.unregistered.add(cluster)
-        elif not matches(labels):
+        elif not query.matches(labels):
             grouped.dropped[NOT_ASKED] += 1
         else:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,7 +15,7 @@ from fedhpa.api.times import format_duration
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.apis import MetricsKind
 from metrics_adapter.members.custom_metrics import encode_time
-from metrics_adapter.members.resource_metrics import KEY_SEPARATOR, Item, MemberItems
+from metrics_adapter.members.resource_metrics import MemberItems
 from metrics_adapter.members.source import Gathered
 from metrics_adapter.prometheus.grouping import Sample
 from metrics_adapter.prometheus.rules.model import UsageRule
@@ -28,8 +29,6 @@ NANO_PER_UNIT = 10**9
 class _ObjectUsage(msgspec.Struct, gc=False):
     """The usage of one object. `oldest` is the time of its oldest sample."""
 
-    namespace: str
-    name: str
     oldest: float
     # Quantities by container and by resource.
     usages: dict[str, dict[str, str]]
@@ -78,7 +77,7 @@ def member_items(
         try:
             if cluster not in missing:
                 objects = _by_object(samples, container_label, names)
-                answers.append(MemberItems(cluster, _items(objects, cluster, kind, window)))
+                answers.append(_items(objects, cluster, kind, window))
         except MetricsUnavailable as error:
             missing[cluster] = str(error)
     whole = not (cpu.none_answered or memory.none_answered)
@@ -87,17 +86,16 @@ def member_items(
 
 def _by_object(
     by_resource: Mapping[str, Sequence[Sample]], container_label: str, names: tuple[str, str]
-) -> Mapping[str, _ObjectUsage]:
+) -> Mapping[tuple[str, str], _ObjectUsage]:
     namespace_label, name_label = names
-    objects: dict[str, _ObjectUsage] = {}
+    objects: dict[tuple[str, str], _ObjectUsage] = {}
     for resource, samples in by_resource.items():
         for sample in samples:
             labels = sample.labels
-            namespace, name = labels.get(namespace_label, ""), labels[name_label]
-            key = namespace + KEY_SEPARATOR + name
+            key = namespace, name = labels.get(namespace_label, ""), labels[name_label]
             found = objects.get(key)
             if found is None:
-                found = objects[key] = _ObjectUsage(namespace, name, sample.at, {})
+                found = objects[key] = _ObjectUsage(sample.at, {})
             elif sample.at < found.oldest:
                 found.oldest = sample.at
             usage = found.usages.setdefault(labels.get(container_label, ""), {})
@@ -110,18 +108,20 @@ def _by_object(
     return objects
 
 
-def _items(objects: Mapping[str, _ObjectUsage], cluster: str, kind: MetricsKind, window: str) -> list[Item]:
+def _items(
+    objects: Mapping[tuple[str, str], _ObjectUsage], cluster: str, kind: MetricsKind, window: str
+) -> MemberItems:
     annotations = {CLUSTER_ANNOTATION: cluster}
     items = []
-    for key, found in objects.items():
-        metadata = _Metadata(annotations, found.name, found.namespace if kind.namespaced else UNSET)
+    for (namespace, name), found in sorted(objects.items(), key=itemgetter(0)):
+        metadata = _Metadata(annotations, name, namespace if kind.namespaced else UNSET)
         item = _Object(metadata, _time(found.oldest), window)
         if kind.namespaced:
             item.containers = [_Container(name, usage) for name, usage in sorted(found.usages.items())]
         else:
             item.usage = found.usages[""]
-        items.append(Item.of(key, cluster, _ENCODE(item)))
-    return items
+        items.append(_ENCODE(item))
+    return MemberItems.of(cluster, items, {namespace for namespace, _ in objects})
 
 
 # All samples of a result have the same time, and many of tens of thousands of pods have the same value.

@@ -101,7 +101,12 @@ class PrometheusSource(MembersSource):
         def convert(cluster: str, samples: Sequence[Sample]) -> ClusterValues:
             if len({frozenset(one.labels.items()) for one in samples}) < len(samples):
                 raise MetricsUnavailable("the metrics store has two values of it with the same labels")
-            values = [ExternalValue(metric, one.labels, one.at, window, one.amount) for one in samples]
+            values = [
+                ExternalValue(
+                    metric=metric, labels=one.labels, timestamp=one.at, window=window, amount=one.amount
+                )
+                for one in samples
+            ]
             return ClusterValues(cluster, values)
 
         query = external_query(rules, rule, namespace, selector, selects)
@@ -236,18 +241,9 @@ class PrometheusSource(MembersSource):
         """
         registered = frozenset(self.members())
         # Series are grouped for all clusters, so warnings do not depend on the selected clusters.
-        grouped = await _in_thread_if_large(
-            result,
-            lambda: by_cluster(
-                result,
-                label=query.label,
-                default=query.default,
-                registered=registered,
-                matches=query.matches,
-            ),
-        )
+        grouped = await _in_thread_if_large(result, lambda: by_cluster(result, query, registered))
         for reason, count in grouped.dropped.items():
-            self._telemetry.dropped(reason, count)
+            self._telemetry.dropped.labels(reason).inc(count)
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}
         notes = [f"{STORE} warns: {text}" for text in result.warnings]

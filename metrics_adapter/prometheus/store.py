@@ -126,7 +126,8 @@ class MetricsStore:
             outcome = "partial" if result.warnings else "answered"
         except Exception as error:
             failure, outcome = self._classify(error)
-        self._telemetry.answered(outcome, self._clock() - began)
+        self._telemetry.queries.labels(outcome).inc()
+        self._telemetry.seconds.observe(self._clock() - began)
         if failure is not None:
             raise failure
         return Fetched(result, began, weight=result.size)
@@ -189,4 +190,4 @@ class MetricsStore:
             if not self._breaker.failures:
                 log.warning("the metrics store does not answer", reason=reason)
             self._breaker.failure(reason)
-        self._telemetry.up(self._breaker.failures == 0)
+        self._telemetry.up.set(float(self._breaker.failures == 0))

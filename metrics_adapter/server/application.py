@@ -11,11 +11,10 @@ from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.caller_limits import CallerLimits
-from metrics_adapter.server.custom_metrics import CustomMetricsApi
 from metrics_adapter.server.discovery import discovery_routes
-from metrics_adapter.server.external_metrics import ExternalMetricsApi
 from metrics_adapter.server.paths import bounded_names
 from metrics_adapter.server.resource_metrics import ResourceMetricsApi
+from metrics_adapter.server.value_metrics import MetricValuesApi
 
 
 def build_application(
@@ -50,6 +49,5 @@ def build_application(
     application.add_routes([metrics_route(telemetry.registry)])
     application.add_routes(discovery_routes(discovery_cache))
     application.add_routes(ResourceMetricsApi(source).routes())
-    application.add_routes(CustomMetricsApi(source).routes())
-    application.add_routes(ExternalMetricsApi(source).routes())
+    application.add_routes(MetricValuesApi(source).routes())
     return application

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from operator import attrgetter
+from operator import is_
 from typing import cast
 
 from aiohttp.abc import AbstractStreamWriter
@@ -21,12 +21,7 @@ from aiohttp.payload import Payload
 from fedhpa.cache import copy_of
 from fedhpa.kube import gzip_pieces
 from metrics_adapter.apis import API_VERSION, MetricsKind
-from metrics_adapter.members.resource_metrics import (
-    ITEM_END,
-    SEPARATOR,
-    MemberItems,
-    merge_in_slices,
-)
+from metrics_adapter.members.resource_metrics import MemberItems, all_items, grouped
 from metrics_adapter.server.negotiation import JSON
 from metrics_adapter.server.tables import META_V1, Columns, column_names, metadata_parts, table_parts
 
@@ -38,7 +33,6 @@ ROW_BYTES = 128
 TAIL = b"]}"
 # A piece has hundreds of items, each of up to megabytes. What is written waits in memory for a slow client.
 WRITE_BYTES = 512 * 1024
-_TEXTS = attrgetter("opening", "rest")
 
 
 class Body(ABC):
@@ -59,7 +53,7 @@ class Body(ABC):
 
     def made_of(self, answers: Sequence[MemberItems]) -> bool:
         """True if the body was made of exactly these answer objects."""
-        return len(self.answers) == len(answers) and all(map(_same, self.answers, answers))
+        return len(self.answers) == len(answers) and all(map(is_, self.answers, answers))
 
     def keep(self) -> None:
         """Generates each piece for the first client that gets so far, and keeps it for all others."""
@@ -91,20 +85,14 @@ class ListBody(Body):
 
     def __init__(self, kind: MetricsKind, answers: Sequence[MemberItems]) -> None:
         self._head = _head(kind)
-        commas = max(sum(len(answer.items) for answer in answers) - 1, 0)
-        length = len(self._head) + sum(answer.size for answer in answers) + commas + len(TAIL)
+        size = sum(answer.size for answer in answers)
+        # The first item follows no comma.
+        length = len(self._head) + size - bool(size) + len(TAIL)
         super().__init__(kind, answers, weight=length, length=length)
 
     def _generate(self) -> Iterator[bytes]:
-        held: list[bytes] = []
-        for part in filter(None, merge_in_slices(self.answers)):
-            new = list(chain.from_iterable(map(_TEXTS, part)))
-            if held:
-                yield b"".join(held)
-            else:
-                new[0] = self._head + new[0][len(SEPARATOR) :]
-            held = new
-        yield b"".join((*held, ITEM_END, TAIL)) if held else self._head + TAIL
+        texts = chain.from_iterable(answer.texts for answer in self.answers)
+        return grouped(chain((self._head + next(texts, b"")[1:],), texts, (TAIL,)))
 
 
 class TableBody(Body):
@@ -113,15 +101,15 @@ class TableBody(Body):
     def __init__(
         self, kind: MetricsKind, answers: Sequence[MemberItems], include: str, meta: str = META_V1
     ) -> None:
-        weight = sum(answer.size + ROW_BYTES * len(answer.items) for answer in answers)
+        weight = sum(answer.size + ROW_BYTES * len(answer) for answer in answers)
         super().__init__(kind, answers, weight=weight, length=None)
         self._include = include
         self._meta = meta
 
     def _generate(self) -> Iterator[bytes]:
-        names = column_names(item for part in merge_in_slices(self.answers) for item in part)
+        names = column_names(item for part in all_items(self.answers) for item in part)
         columns = Columns(self.kind.kind, API_VERSION, self._include, names, self._meta)
-        return table_parts(merge_in_slices(self.answers), columns, single=False)
+        return table_parts(all_items(self.answers), columns, single=False)
 
 
 class MetadataBody(Body):
@@ -132,7 +120,7 @@ class MetadataBody(Body):
         self._meta = meta
 
     def _generate(self) -> Iterator[bytes]:
-        return metadata_parts(merge_in_slices(self.answers), self._meta)
+        return metadata_parts(all_items(self.answers), self._meta)
 
 
 class _KeptPieces:
@@ -255,7 +243,3 @@ class BodyCache:
 
 def _head(kind: MetricsKind) -> bytes:
     return f'{{"kind":"{kind.kind}List","apiVersion":"{API_VERSION}","metadata":{{}},"items":['.encode()
-
-
-def _same(left: MemberItems, right: MemberItems) -> bool:
-    return left is right

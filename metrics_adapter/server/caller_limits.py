@@ -8,9 +8,10 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from fedhpa.members import CALLER_QUOTA
+from fedhpa.serving import counter
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
 from fedhpa.serving.fairness import BYTES, RATE, TOTAL, USER, Fairness, Limits
@@ -51,16 +52,13 @@ class CallerLimits:
     def __init__(
         self, limits: Limits, registry: CollectorRegistry | None = None, *, clock: Callable[[], float]
     ) -> None:
-        self._refused = Counter(
+        self.refused = counter(
             "fedhpa_adapter_requests_refused",
             "Requests refused with HTTP 429, by the limit that was exceeded.",
-            ["limit"],
-            registry=registry,
+            registry,
+            limit=(USER, TOTAL, RATE, BYTES),
         )
-        for limit in (USER, TOTAL, RATE, BYTES):
-            # The series exists from the first scrape on, so that increase() sees the first refusal.
-            self._refused.labels(limit)
-        self.fairness = Fairness(limits, lambda limit: self._refused.labels(limit).inc(), clock=clock)
+        self.fairness = Fairness(limits, lambda limit: self.refused.labels(limit).inc(), clock=clock)
 
     @classmethod
     def of(cls, values: Values, registry: CollectorRegistry, clock: Callable[[], float]) -> CallerLimits:

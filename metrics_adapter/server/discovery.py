@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
 from metrics_adapter.members.discovery_cache import DiscoveredMetric, MetricDiscoveryCache
+from metrics_adapter.server import openapi
 from metrics_adapter.server.negotiation import (
     DISCOVERY_VERSIONS,
     JSON,
@@ -26,7 +27,6 @@ from metrics_adapter.server.negotiation import (
     discovery_content_type,
     discovery_version,
 )
-from metrics_adapter.server.openapi import documents as openapi
 from metrics_adapter.server.responses import yaml_response
 
 # The longest time for which HTTP caches keep a document.
@@ -41,7 +41,7 @@ VALUE_KINDS = {CUSTOM: "MetricValueList", EXTERNAL: "ExternalMetricValueList"}
 
 def discovery_routes(cache: MetricDiscoveryCache) -> list[web.RouteDef]:
     """Returns the routes of discovery, OpenAPI and /version."""
-    documents = {path: msgspec.json.encode(openapi.openapi_v3(path)) for path in openapi.V3_PATHS}
+    documents = {path: msgspec.json.encode(openapi.openapi_v3(path)) for path in openapi.APIS}
     hashes = {path: _hash(body) for path, body in documents.items()}
     schemas = {f"/openapi/v3/{path}": body for path, body in documents.items()} | {
         "/openapi/v2": msgspec.json.encode(openapi.openapi_v2()),

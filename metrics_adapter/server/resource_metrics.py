@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
-from fedhpa.serving.authorization import FALSE_WORDS
 from fedhpa.serving.fairness import LARGE_BYTES
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
-from metrics_adapter.members.resource_metrics import MemberItems, merge
+from metrics_adapter.members.resource_metrics import MemberItems, all_items
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.pace import turn
 from metrics_adapter.server import responses
@@ -25,9 +23,8 @@ from metrics_adapter.server.negotiation import (
     Form,
     Representation,
     accepts_gzip,
-    choose_form,
 )
-from metrics_adapter.server.tables import item_metadata
+from metrics_adapter.server.tables import item_metadata, table
 
 # The values of includeObject beside Metadata, which is the default.
 INCLUDES = ("None", "Object")
@@ -44,50 +41,29 @@ class ResourceMetricsApi:
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes of the API."""
-        routes = []
+        root, routes = f"/apis/{API_VERSION}", []
         for kind in KINDS:
-            root = f"/apis/{API_VERSION}"
             lists = [f"{root}/{kind.plural}"]
             if kind.namespaced:
                 lists.append(f"{root}/namespaces/{{namespace}}/{kind.plural}")
-            handlers = [*((path, self._list_handler(kind)) for path in lists)]
-            handlers.append((f"{lists[-1]}/{{name}}", self._get_handler(kind)))
+            handlers = [(path, partial(self._list, kind)) for path in lists]
+            handlers.append((f"{lists[-1]}/{{name}}", partial(self._get, kind)))
             routes += [web.get(path + slash, handler) for path, handler in handlers for slash in ("", "/")]
         return routes
 
-    def _list_handler(self, kind: MetricsKind) -> Handler:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            return await self._list(request, kind)
-
-        return handle
-
-    def _get_handler(self, kind: MetricsKind) -> Handler:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            return await self._get(request, kind)
-
-        return handle
-
-    async def _list(self, request: web.Request, kind: MetricsKind) -> web.Response:
+    async def _list(self, kind: MetricsKind, request: web.Request) -> web.Response:
         query = request.query
-        accepted = choose_form(request.headers.get("Accept", ""), METADATA_LIST)
-        if accepted is None:
-            return responses.not_acceptable()
-        if query.get("watch", "0").lower() not in FALSE_WORDS:
-            return responses.no_watch(GROUP, kind.plural)
-        refusal = responses.refuse_list_options(query)
-        if refusal is not None:
-            return refusal
+        accepted = responses.accepted_form(request, METADATA_LIST)
+        responses.check_watch(request, GROUP, kind.plural)
+        responses.check_list_options(query)
         selector = parse_selector(query.get("labelSelector", ""))
         field_text = query.get("fieldSelector", "")
         fields = parse_field_selector(field_text)
-        cluster, refusal = responses.cluster_of(request, self._source)
-        if refusal is not None:
-            return refusal
+        cluster = responses.cluster_of(request, self._source)
         namespace = request.match_info.get("namespace", "")
 
         gathered = await self._source.list(kind, namespace, selector, cluster)
-        if gathered.none_answered:
-            return responses.unavailable(gathered)
+        responses.check_answered(gathered)
         include = query.get("includeObject", "")
         include = include if include in INCLUDES else ""
         make = _maker(kind, accepted, include)
@@ -104,25 +80,21 @@ class ResourceMetricsApi:
         payload = BodyPayload(body, turn(), done, compressed=compressed)
         return await responses.list_response(payload, body, accepted.form, gathered)
 
-    async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
-        accepted = choose_form(request.headers.get("Accept", ""), METADATA_ITEM)
-        if accepted is None:
-            return responses.not_acceptable()
-        cluster, refusal = responses.cluster_of(request, self._source)
-        if refusal is not None:
-            return refusal
+    async def _get(self, kind: MetricsKind, request: web.Request) -> web.Response:
+        accepted = responses.accepted_form(request, METADATA_ITEM)
+        cluster = responses.cluster_of(request, self._source)
         namespace, name = request.match_info.get("namespace", ""), request.match_info["name"]
 
         gathered = await self._source.get(kind, namespace, name, cluster)
-        if gathered.none_answered:
-            return responses.unavailable(gathered)
-        items = merge(gathered.answers)
+        responses.check_answered(gathered)
+        items = [item for part in all_items(gathered.answers) for item in part]
         if not items:
             return responses.not_found(kind, namespace, name, gathered)
         if len(items) > 1:
             return responses.ambiguous(kind, name, items)
         if accepted.form is Form.TABLE:
-            body = responses.item_table(kind, items[0], request.query, _meta(accepted))
+            include = request.query.get("includeObject", "")
+            body = table(items, kind.kind, API_VERSION, include, single=True, meta=_meta(accepted))
         elif accepted.form is Form.METADATA:
             body = item_metadata(items[0], _meta(accepted))
         else:

@@ -11,14 +11,21 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.serving.error_responses import MESSAGES, status_response
+from fedhpa.serving.authorization import FALSE_WORDS
+from fedhpa.serving.error_responses import MESSAGES, Refusal, status_response
 from metrics_adapter.apis import API_VERSION, GROUP, MetricsKind
 from metrics_adapter.members.resource_metrics import Item
 from metrics_adapter.members.source import Gathered, MembersSource
 from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server.bodies import Body, BodyPayload
-from metrics_adapter.server.negotiation import JSON, YAML, Form, warning_values
-from metrics_adapter.server.tables import table
+from metrics_adapter.server.negotiation import (
+    JSON,
+    YAML,
+    Form,
+    Representation,
+    choose_form,
+    warning_values,
+)
 
 YAML_TYPE = f"{YAML}; charset=utf-8"
 # Bytes of JSON, about two hundred items.
@@ -89,14 +96,10 @@ def _yaml(body: bytes) -> bytes | None:
         return None
 
 
-def item_table(kind: MetricsKind, item: Item, query: Mapping[str, str], meta: str) -> bytes:
-    """Returns the Table of one item in the version `meta`; `includeObject` in `query` applies."""
-    return table([item], kind.kind, API_VERSION, query.get("includeObject", ""), single=True, meta=meta)
-
-
-def unavailable(gathered: Gathered[Any]) -> web.Response:
-    """Returns 503: members were expected to answer and none did."""
-    return status_response(503, f"no member cluster answered: {gathered.missing_text()}")
+def check_answered(gathered: Gathered[Any]) -> None:
+    """Refuses with 503 if members were expected to answer and none did."""
+    if gathered.none_answered:
+        raise Refusal(status_response(503, f"no member cluster answered: {gathered.missing_text()}"))
 
 
 def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[Any]) -> web.Response:
@@ -113,9 +116,9 @@ def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[A
     return status_response(404, f'{resource}.{GROUP} "{full}" not found', details=details, headers=headers)
 
 
-def no_resource() -> web.Response:
-    """Returns 404: the path has another depth than those of the API."""
-    return status_response(404, MESSAGES[404], details={})
+def no_resource() -> Refusal:
+    """Returns the refusal with 404: the path has another depth than those of the API."""
+    return Refusal(status_response(404, MESSAGES[404], details={}))
 
 
 def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Response:
@@ -128,55 +131,56 @@ def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Respon
     return status_response(409, message, details={"name": name, "group": GROUP, "kind": kind.plural})
 
 
-def cluster_of(request: web.Request, source: MembersSource) -> tuple[str | None, web.Response | None]:
-    """Returns the cluster that `?cluster=` selects (None: all), or a 404 if it is not registered."""
+def cluster_of(request: web.Request, source: MembersSource) -> str | None:
+    """Returns the cluster that `?cluster=` selects (None: all). Refuses one that is not registered: 404."""
     cluster = request.query.get("cluster") or None
     if cluster is None or source.is_registered(cluster):
-        return cluster, None
+        return cluster
     message = f'clusters.cluster.karmada.io "{cluster}" not found'
     details = {"name": cluster, "group": "cluster.karmada.io", "kind": "clusters"}
-    return None, status_response(404, message, details=details)
+    raise Refusal(status_response(404, message, details=details))
 
 
-def no_watch(group: str, resource: str) -> web.Response:
-    """Returns 405: metrics cannot be watched."""
-    message = f'watch is not supported on resources of kind "{resource}.{group}"'
-    return status_response(405, message, details={"group": group, "kind": resource})
+def check_watch(request: web.Request, group: str, resource: str) -> None:
+    """Refuses a watch with 405: metrics cannot be watched."""
+    if request.query.get("watch", "0").lower() not in FALSE_WORDS:
+        message = f'watch is not supported on resources of kind "{resource}.{group}"'
+        raise Refusal(status_response(405, message, details={"group": group, "kind": resource}))
 
 
-def not_acceptable() -> web.Response:
-    """Returns 406: the adapter offers none of the media types that the client accepts."""
-    message = (
-        "only the following media types are accepted: application/json,"
-        " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
-    )
-    return status_response(406, message)
+def accepted_form(request: web.Request, metadata: str = "") -> Representation:
+    """Returns the form that `choose_form` finds. Refuses with 406 if it offers no accepted type."""
+    found = choose_form(request.headers.get("Accept", ""), metadata)
+    if found is None:
+        message = (
+            "only the following media types are accepted: application/json,"
+            " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
+        )
+        raise Refusal(status_response(406, message))
+    return found
 
 
-def refuse_numbers(query: Mapping[str, str]) -> web.Response | None:
-    """Returns 400 for a parameter that is no number; None if all are."""
+def check_numbers(query: Mapping[str, str]) -> None:
+    """Refuses a parameter that is no number with 400."""
     for name in INTEGERS:
         text = query.get(name, "0")
         if not _INTEGER.fullmatch(text):
-            shown = text[:MAX_SHOWN]
-            return status_response(400, f'strconv.ParseInt: parsing "{shown}": invalid syntax')
-    return None
+            message = f'strconv.ParseInt: parsing "{text[:MAX_SHOWN]}": invalid syntax'
+            raise Refusal(status_response(400, message))
 
 
-def refuse_list_options(query: Mapping[str, str]) -> web.Response | None:
-    """Returns 400 or 422 for parameters of a list that cannot be used; None if all can."""
-    refusal, problems = refuse_numbers(query), _problems(query)
-    if refusal is not None or not problems:
-        return refusal
+def check_list_options(query: Mapping[str, str]) -> None:
+    """Refuses parameters of a list that cannot be used with 400 or 422."""
+    check_numbers(query)
+    problems = _problems(query)
+    if not problems:
+        return
     causes = [{"reason": reason, "message": message, "field": field} for field, reason, message in problems]
     texts = [f"{field}: {message}" for field, _, message in problems]
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return status_response(
-        422,
-        f'ListOptions.meta.k8s.io "" is invalid: {joined}',
-        reason="Invalid",
-        details={"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes},
-    )
+    message = f'ListOptions.meta.k8s.io "" is invalid: {joined}'
+    details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}
+    raise Refusal(status_response(422, message, reason="Invalid", details=details))
 
 
 def _problems(query: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -23,7 +23,7 @@ from fedhpa.kube import SYSTEM, Turns, decode_in_pieces, mapping
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members.member import Member
-from metrics_adapter.members.resource_metrics import MemberItems, decode_list
+from metrics_adapter.members.resource_metrics import decode_list
 from metrics_adapter.members.source import Gathered, MembersSource
 from metrics_adapter.process import Adapter
 from metrics_adapter.server.negotiation import media_ranges, warning_values
@@ -328,11 +328,12 @@ async def test_a_selector_over_many_pods_lets_other_requests_run() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    selected: MemberItems = await items.select(selector)
+    selected = await items.select(selector)
     task.cancel()
     await asyncio.wait([task])
 
-    assert len(selected.items) == 20_000
+    assert selected is not None
+    assert len(selected) == 20_000
     assert turns > 10
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.apis import PODS
-from metrics_adapter.members.resource_metrics import decode_list, merge
-from tests.support.metrics_lists import encode_list
+from metrics_adapter.members.resource_metrics import decode_list
+from tests.support.metrics_lists import encode_list, items_of
 
 TEXT = st.text(max_size=8)
 VALUES = st.recursive(
@@ -61,7 +61,7 @@ def test_items_pass_unchanged_but_for_the_cluster(
     head = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
     body = json.dumps({**head, "items": sent}, separators=separators, ensure_ascii=ascii).encode()
 
-    answered = json.loads(encode_list(PODS, merge([decode_list(body, 'm"1')])))["items"]
+    answered = json.loads(encode_list(PODS, items_of(decode_list(body, 'm"1'))))["items"]
 
     expected = []
     for item in sent:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from fedhpa.api.errors import MetricsUnavailable
 from metrics_adapter.prometheus.grouping import by_cluster
+from metrics_adapter.prometheus.queries import InstantQuery, RuleQuery
 from metrics_adapter.prometheus.results import MAX_NANO, STALE_SECONDS, amount_of, decode_result
+from metrics_adapter.prometheus.rules.model import RuleBase
 
 NOW = 1_773_230_400.0
 TEXT = st.text(max_size=6)
@@ -46,7 +48,8 @@ def test_an_answer_is_read_or_refused(body: bytes) -> None:
         answer = decode_result([body], NOW)
     except MetricsUnavailable:
         return
-    samples = by_cluster(answer, label="cluster", default=None, registered={"a", "b"}, matches=lambda _: True)
+    query = RuleQuery(RuleBase(), "cluster", None, InstantQuery("up"), lambda _: True, lambda _: True)
+    samples = by_cluster(answer, query, {"a", "b"})
 
     assert samples.samples.keys() <= {"a", "b"}
     for measured in samples.samples.values():

@@ -28,7 +28,7 @@ from metrics_adapter.members.probes import Probe
 from metrics_adapter.prometheus.store_series import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
 from webhook.admission_review import Refused, Verdict
-from webhook.handlers import VALIDATE_FEDERATEDHPA, Review, refused
+from webhook.handlers import VALIDATE_FEDERATEDHPA, Review
 from webhook.review_series import Telemetry as WebhookTelemetry
 
 USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
@@ -86,7 +86,9 @@ class Stage:
         register_certificate(self.webhook.registry, lambda: self.certificate_ends)
         self.peers = Peers()
         self.registries["webhook"].register(self.peers)
-        self.store.rules(1, 1)
+        for kind in ("external", "custom"):
+            self.store.rules.labels(kind).set(1)
+        self.store.rules_current.set(1)
         self.duplicates: dict[str, Any] = {}
         self.leader.members.watch(
             lambda: cast(Mapping[str, Member], {"m1": self.member}), lambda: self.duplicates
@@ -116,7 +118,7 @@ class Stage:
         self.rules.executions.labels("applied").inc()
         self.rules.lateness.observe(0.2)
         self.adapter_answers(USAGE, "200")
-        self.store.answered("answered", 0.01)
+        self.store.queries.labels("answered").inc()
         self.admission(Review(Verdict(True), raw={"kind": "FederatedHPA"}))
         for _ in range(TICKS):
             self.loop.lag.observe(0.001)
@@ -222,7 +224,7 @@ def _once(provoke: Callable[[Stage], Any]) -> Callable[[Stage], Any]:
 
 
 _DENIED = Review(Verdict(False, 403, "Forbidden", "wrong"), raw={"kind": "FederatedHPA"})
-_MALFORMED = refused(Refused("no JSON"))
+_MALFORMED = Review(Refused("no JSON").verdict)
 
 _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "nothing is wrong": (lambda _: None, ""),
@@ -241,9 +243,12 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "one scale is not written": (_once(lambda s: s.leader.members.count_scale_failure("m1")), ""),
     "one status is not written": (_once(lambda s: s.leader.status_failures.inc()), ""),
     "one event is dropped": (_once(lambda s: s.leader.events_dropped.inc()), ""),
-    "one caller is limited": (_once(lambda s: s.limits._refused.labels("user").inc()), ""),
-    "one token is not reviewed": (_once(lambda s: s.callers.authentication(s.callers.ERROR)), ""),
-    "one query is refused": (_once(lambda s: s.store.answered("refused", 0.1)), ""),
+    "one caller is limited": (_once(lambda s: s.limits.refused.labels("user").inc()), ""),
+    "one token is not reviewed": (
+        _once(lambda s: s.callers.authentications.labels(s.callers.ERROR).inc()),
+        "",
+    ),
+    "one query is refused": (_once(lambda s: s.store.queries.labels("refused").inc()), ""),
     "one task raises": (_once(lambda s: s.leader.task_failed("reflector")), "TaskFailures"),
     "a reconcile raises": (lambda s: s.leader.count_failure(*OBJECT, "ReconcileFailed"), "ReconcileFailures"),
     "a reconcile times out": (
@@ -296,15 +301,18 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "a few requests fail": (lambda s: s.adapter_answers(USAGE, "503") if s.now < 300 else None, ""),
     "strangers call the adapter": (lambda s: s.adapter_answers(USAGE, "401", 20), "AdapterRefusesCallers"),
     "tokens cannot be reviewed": (
-        lambda s: s.callers.authentication(s.callers.ERROR),
+        lambda s: s.callers.authentications.labels(s.callers.ERROR).inc(),
         "AdapterReviewsFail",
     ),
-    "access cannot be reviewed": (lambda s: s.callers.authorization(s.callers.ERROR), "AdapterReviewsFail"),
-    "callers are limited": (lambda s: s.limits._refused.labels("user").inc(), "AdapterLimits"),
-    "the store is gone": (lambda s: s.store.up(False), "StoreDown"),
-    "the store refuses a query": (lambda s: s.store.answered("refused", 0.1), "StoreQueriesFail"),
-    "the store has odd series": (lambda s: s.store.dropped("no_cluster", 1), "StoreSeriesDropped"),
-    "the rules file is invalid": (lambda s: s.store.rules_not_loaded(), "RulesInvalid"),
+    "access cannot be reviewed": (
+        lambda s: s.callers.authorizations.labels(s.callers.ERROR).inc(),
+        "AdapterReviewsFail",
+    ),
+    "callers are limited": (lambda s: s.limits.refused.labels("user").inc(), "AdapterLimits"),
+    "the store is gone": (lambda s: s.store.up.set(0), "StoreDown"),
+    "the store refuses a query": (lambda s: s.store.queries.labels("refused").inc(), "StoreQueriesFail"),
+    "the store has odd series": (lambda s: s.store.dropped.labels("no_cluster").inc(), "StoreSeriesDropped"),
+    "the rules file is invalid": (lambda s: s.store.rules_current.set(0), "RulesInvalid"),
     "the webhook fails": (
         lambda s: s.admission(_DENIED.failed(ZeroDivisionError())),
         "WebhookInternalErrors",

@@ -15,14 +15,14 @@ from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
-from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
+from metrics_adapter.members.resource_metrics import decode_list, decode_one
+from metrics_adapter.server import openapi
 from metrics_adapter.server.bodies import BodyCache, ListBody
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
-from metrics_adapter.server.openapi import documents as openapi
 from metrics_adapter.server.responses import encode_item
 from metrics_adapter.server.tables import table
 from metrics_adapter.settings import FLAGS
-from tests.support.metrics_lists import encode_list
+from tests.support.metrics_lists import encode_list, items_of
 
 HEAD = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
 
@@ -45,7 +45,7 @@ def pod(name: str, namespace: str = "a", **metadata: Any) -> dict[str, Any]:
 
 def test_an_item_is_passed_on_with_its_cluster() -> None:
     """Only the cluster annotation is added."""
-    (item,) = decode_list(listing(pod("web", labels={"app": "web"}, custom=[1])), "m1").items
+    (item,) = items_of(decode_list(listing(pod("web", labels={"app": "web"}, custom=[1])), "m1"))
 
     assert json.loads(item.json) == pod(
         "web", labels={"app": "web"}, custom=[1], annotations={CLUSTER_ANNOTATION: "m1"}
@@ -55,7 +55,7 @@ def test_an_item_is_passed_on_with_its_cluster() -> None:
 @pytest.mark.parametrize("annotations", [None, {}, {"a": "b"}, {CLUSTER_ANNOTATION: "another"}])
 def test_the_annotation_is_put_into_the_present_ones(annotations: dict[str, str] | None) -> None:
     """The adapter overwrites a cluster annotation that a member sets."""
-    (item,) = decode_list(listing(pod("web", annotations=annotations)), "m1").items
+    (item,) = items_of(decode_list(listing(pod("web", annotations=annotations)), "m1"))
 
     expected = {**(annotations or {}), CLUSTER_ANNOTATION: "m1"}
     assert json.loads(item.json)["metadata"]["annotations"] == expected
@@ -64,9 +64,8 @@ def test_the_annotation_is_put_into_the_present_ones(annotations: dict[str, str]
 
 def test_kind_and_api_version_of_items_are_left_out() -> None:
     """The list names them. A single item gets them first."""
-    (item,) = decode_one(
-        json.dumps({"kind": "PodMetrics", "apiVersion": "x", **pod("web")}).encode(), "m1"
-    ).items
+    body = json.dumps({"kind": "PodMetrics", "apiVersion": "x", **pod("web")}).encode()
+    (item,) = items_of(decode_one(body, "m1"))
 
     assert set(json.loads(item.json)) == {"metadata", "timestamp", "window", "containers"}
     single = json.loads(encode_item(PODS, item))
@@ -84,24 +83,57 @@ def test_rubbish_is_a_failure_not_an_empty_list(body: bytes) -> None:
 
 @pytest.mark.parametrize("containers", [7, "web", {"a": 1}])
 def test_an_item_without_usage_is_checked_too(containers: object) -> None:
-    """kubectl reads no list in which one item has containers of another type."""
+    """kubectl reads no list in which one item has containers of another type.
+
+    The others have two containers each, so that there is more usage than items.
+    """
+    for others in ((), (pod("b"), pod("c"))):
+        with pytest.raises(MetricsUnavailable, match="cannot be read"):
+            decode_list(listing(*others, {**pod("a"), "containers": containers}), "m1")
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        '{"resource.karmada.io/query-from-cluster":"m9"}',
+        '{"resource.karmada.io\\u002fquery-from-cluster":"m9"}',
+        "null",
+    ],
+)
+def test_fields_that_are_there_twice_deceive_nobody(annotations: str) -> None:
+    """The last one counts for clients, so a member's own annotations are read, also if they come second."""
+    body = listing(pod("a"), pod("b")).replace(
+        b'"name":"b"', b'"name":"b","annotations":' + annotations.encode()
+    )
+    items = items_of(decode_list(body, "m1"))
+
+    assert [json.loads(item.json)["metadata"]["annotations"][CLUSTER_ANNOTATION] for item in items] == [
+        "m1",
+        "m1",
+    ]
+
+
+def test_containers_that_are_there_twice_are_both_checked() -> None:
+    """Clients in Go read both."""
+    body = listing(pod("a"), pod("b")).replace(b'"window":"15s"', b'"containers":7')
+
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
-        decode_list(listing({**pod("a"), "containers": containers}), "m1")
+        decode_list(body, "m1")
 
 
 @pytest.mark.parametrize("items", [None, []])
 def test_an_empty_list_is_empty(items: list[Any] | None) -> None:
     """Go servers send null for an empty list."""
-    assert decode_list(json.dumps({**HEAD, "items": items}).encode(), "m1").items == []
+    assert items_of(decode_list(json.dumps({**HEAD, "items": items}).encode(), "m1")) == []
 
 
-def test_items_of_members_are_merged_in_order() -> None:
-    """Items are sorted by namespace, name and cluster. Items with equal names stay separate."""
-    first = decode_list(listing(pod("b", "z"), pod("a", "z"), pod("a", "b")), "m2")
-    second = decode_list(listing(pod("a", "z")), "m1")
+def test_items_of_a_member_stay_together() -> None:
+    """Items are listed by cluster, in the order of the member. Items with equal names stay separate."""
+    first = decode_list(listing(pod("b", "z"), pod("a", "z"), pod("a", "b")), "m1")
+    second = decode_list(listing(pod("a", "z")), "m2")
 
-    merged = [(item.namespace, item.name, item.cluster) for item in merge([first, second])]
-    assert merged == [("b", "a", "m2"), ("z", "a", "m1"), ("z", "a", "m2"), ("z", "b", "m2")]
+    listed = [(item.cluster, item.namespace, item.name) for item in items_of(first, second)]
+    assert listed == [("m1", "z", "b"), ("m1", "z", "a"), ("m1", "b", "a"), ("m2", "z", "a")]
 
 
 HEAD_BYTES = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":['
@@ -127,7 +159,7 @@ NESTED = b'{"metadata":{"name":"a"},"x":[{"y":1},{"metadata":{"name":"c"}}],"con
 )
 def test_items_are_cut_only_where_they_begin(body: bytes) -> None:
     """Each item is a JSON object with the content that was sent, whatever seems to begin within it."""
-    items = decode_list(body, "m1").items
+    items = items_of(decode_list(body, "m1"))
     sent = json.loads(body)["items"]
 
     assert [item.name for item in items] == [one["metadata"]["name"] for one in sent]
@@ -142,10 +174,10 @@ async def test_labels_select() -> None:
         listing(pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c")), "m1"
     )
 
-    select = await answer.select(parse_selector("app!=y"))
+    selected = await answer.select(parse_selector("app!=y"))
 
-    assert await answer.has_labels()
-    assert [item.name for item in select.items] == ["a", "c"]
+    assert selected is not None
+    assert [item.name for item in items_of(selected)] == ["a", "c"]
 
 
 def test_a_body_is_made_once_for_the_same_answers() -> None:
@@ -161,12 +193,12 @@ def test_a_body_is_made_once_for_the_same_answers() -> None:
 
     assert bodies.get("a", [first], of_pods) is made
     assert bodies.get("a", [second], of_pods) is not made
-    assert made.whole() == encode_list(PODS, first.items)
+    assert made.whole() == encode_list(PODS, items_of(first))
 
 
 def test_a_table_sums_containers() -> None:
     """The columns are the first item's resources, and the object is its metadata."""
-    items = decode_list(listing(pod("a"), pod("b")), "m1").items
+    items = items_of(decode_list(listing(pod("a"), pod("b")), "m1"))
 
     printed = json.loads(table(items, "PodMetrics", "v", "", single=False))
 
@@ -184,7 +216,7 @@ def test_a_table_sums_containers() -> None:
 )
 def test_a_table_shows_as_much_of_the_object_as_is_wanted(include: str, kind: str | None) -> None:
     """The parameter includeObject decides what the Table shows."""
-    items = decode_list(listing(pod("a")), "m1").items
+    items = items_of(decode_list(listing(pod("a")), "m1"))
 
     (row,) = json.loads(table(items, "PodMetrics", "v", include, single=True))["rows"]
 
@@ -249,7 +281,7 @@ def test_usage_in_any_form_is_passed_on(usage: Any) -> None:
     node = {"metadata": {"name": "n"}, "usage": usage}
 
     for item in (container, node):
-        (found,) = decode_list(listing(item), "m1").items
+        (found,) = items_of(decode_list(listing(item), "m1"))
         assert json.loads(found.json)["metadata"]["name"] == item["metadata"]["name"]
 
 
@@ -325,7 +357,7 @@ USED = {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
     ("document", "expected"),
     [
         (openapi.openapi_v2(), USED | LISTED),
-        *((openapi.openapi_v3(path), LISTED) for path in openapi.V3_PATHS if path != USAGE_PATH),
+        *((openapi.openapi_v3(path), LISTED) for path in openapi.APIS if path != USAGE_PATH),
         (openapi.openapi_v3(USAGE_PATH), USED),
     ],
 )
@@ -343,11 +375,6 @@ def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) 
     assert kinds <= expected
     assert kinds
     assert len(set(ids)) == len(ids)
-
-
-async def test_an_answer_without_items_has_no_labels() -> None:
-    """An empty answer needs no second request with the selector."""
-    assert not await MemberItems("m1", ()).has_labels()
 
 
 def test_the_flags_of_karmadas_manifest_are_accepted() -> None:

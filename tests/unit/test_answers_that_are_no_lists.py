@@ -23,6 +23,7 @@ from fedhpa.members.metrics import (
 )
 from metrics_adapter.members.discovery_cache import _custom_metrics, _external_metrics
 from metrics_adapter.members.resource_metrics import decode_list
+from tests.support.metrics_lists import items_of
 
 USAGE = ("PodMetricsList", "metrics.k8s.io/v1beta1")
 CUSTOM = ("MetricValueList", "custom.metrics.k8s.io/v1beta2")
@@ -33,8 +34,8 @@ EXTERNAL = ("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1")
 READERS: list[tuple[Callable[[bytes], Any], tuple[str, str]]] = [
     (lambda body: decode_usage("m1", body), USAGE),
     (usage_of_the_hub, USAGE),
-    (lambda body: decode_list(body, "m1").items, USAGE),
-    (lambda body: decode_list(body, "m1").items, ("NodeMetricsList", "metrics.k8s.io/v1beta1")),
+    (lambda body: items_of(decode_list(body, "m1")), USAGE),
+    (lambda body: items_of(decode_list(body, "m1")), ("NodeMetricsList", "metrics.k8s.io/v1beta1")),
     (custom_samples, CUSTOM),
     (custom_samples, OLD_CUSTOM),
     (custom_values, CUSTOM),

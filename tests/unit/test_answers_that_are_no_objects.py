@@ -24,7 +24,7 @@ from fedhpa.kube.responses import Response
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 from fedhpa.members.cluster import Secret
 from fedhpa.serving.authentication import TokenReviewer, User
-from fedhpa.serving.authorization import Attributes, Authorizer, ReviewProbe
+from fedhpa.serving.authorization import Attributes, Authorizer, review_problem
 from webhook.targets import Targets, _NotLookedUpError
 
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
@@ -96,7 +96,7 @@ async def test_emptied_reviews_clear_readiness(answer: Any) -> None:
     """A hub that reviews nothing would have every caller refused."""
     client = Answering(answer)
 
-    assert "answer cannot be read" in (await ReviewProbe(client, client).problem() or "")
+    assert "answer cannot be read" in (await review_problem(client, client) or "")
 
 
 async def test_an_allowed_review_of_another_kind_allows_nothing() -> None:

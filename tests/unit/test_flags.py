@@ -13,7 +13,7 @@ from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags, parse_or_exit
 from fedhpa.serving.flags.types import Flag, address, choice, duration, number, split_address, strings
 
-MODE = choice("mode", "members", "The source.", choices=("members", "hub"), not_built=("prometheus",))
+MODE = choice("mode", "members", "The source.", choices=("members", "hub"))
 RATE = number("rate", 1.5, "A rate.", minimum=0)
 NAMES = strings("names", ("a", "b"), "Names.")
 SIDE = address("side", ":9", "A listener.")
@@ -155,7 +155,6 @@ def test_a_bad_value_is_one_line(
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("--mode", "prometheus", "one of members, hub"),
         ("--enable-pprof", "true", "false"),
         ("--feature-gates", "A=true", '""'),
     ],

@@ -14,16 +14,17 @@ import pytest
 from aiohttp.abc import AbstractStreamWriter
 
 from metrics_adapter.apis import KINDS
-from metrics_adapter.members.resource_metrics import SLICE, MemberItems, decode_list, merge
+from metrics_adapter.members import resource_metrics
+from metrics_adapter.members.resource_metrics import PART, MemberItems, decode_list
 from metrics_adapter.server import bodies as module
 from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, TableBody
-from tests.support.metrics_lists import encode_list
+from tests.support.metrics_lists import encode_list, items_of
 
 PODS = KINDS[0]
 
 
 def answer(cluster: str, count: int, first: int = 0) -> MemberItems:
-    """A member's list of `count` pods."""
+    """A member's list of `count` pods, in parts of PART."""
     items = [
         {
             "metadata": {"name": f"web-{number * 7919 % 10_007:05}", "namespace": f"shop-{number % 3}"},
@@ -32,7 +33,14 @@ def answer(cluster: str, count: int, first: int = 0) -> MemberItems:
         for number in range(first, first + count)
     ]
     head = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
-    return decode_list(json.dumps({**head, "items": items}, separators=(",", ":")).encode(), cluster)
+    whole = decode_list(json.dumps({**head, "items": items}, separators=(",", ":")).encode(), cluster)
+    return MemberItems.of(cluster, [item.json for item in items_of(whole)], whole.namespaces)
+
+
+@pytest.fixture(autouse=True)
+def a_piece_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small parts are sent together otherwise."""
+    monkeypatch.setattr(resource_metrics, "MAX_TEXT", 1)
 
 
 class Written:
@@ -64,18 +72,16 @@ OF_PODS = partial(ListBody, PODS)
 AS_TABLE = partial(TableBody, PODS, include="")
 
 
-@pytest.mark.parametrize("counts", [[], [0], [1], [0, 3], [SLICE], [SLICE + 1], [7, 3 * SLICE, 0, SLICE]])
+@pytest.mark.parametrize("counts", [[], [0], [1], [0, 3], [PART], [PART + 1], [7, 3 * PART, 0, PART]])
 async def test_pieces_are_the_list(counts: list[int]) -> None:
-    """The pieces together are the sorted list, with the announced length."""
+    """The pieces together are the list, with the announced length."""
     answers = [answer(f"m{index}", count) for index, count in enumerate(counts)]
     body = ListBody(PODS, answers)
     sent = b"".join(await write(body))
-    keys = [(item.namespace, item.name, item.cluster) for item in merge(answers)]
 
-    assert sent == encode_list(PODS, merge(answers))
+    assert sent == encode_list(PODS, items_of(*answers))
     assert len(sent) == body.length
     assert len(json.loads(sent)["items"]) == sum(counts)
-    assert keys == sorted(keys)
 
 
 async def test_a_cached_list_is_sent_again() -> None:
@@ -98,7 +104,7 @@ async def test_a_body_is_released_once_it_is_sent(monkeypatch: pytest.MonkeyPatc
     written = Written()
     await payload.write(cast(AbstractStreamWriter, written))
 
-    assert b"".join(written.pieces) == encode_list(PODS, answers[0].items)
+    assert b"".join(written.pieces) == encode_list(PODS, items_of(answers[0]))
     assert bodies.get("", answers, OF_PODS) is not body
     assert body not in vars(payload).values()
 
@@ -125,7 +131,7 @@ async def test_the_end_of_an_answer_is_reported_once(end: str) -> None:
 @pytest.mark.parametrize("make", [OF_PODS, AS_TABLE])
 async def test_all_clients_share_one_body(make: Any) -> None:
     """A hundred clients, of which none reads to the end, cost one body."""
-    answers, gate, turn = [answer("m1", 8 * SLICE)], asyncio.Event(), asyncio.Lock()
+    answers, gate, turn = [answer("m1", 8 * PART)], asyncio.Event(), asyncio.Lock()
     bodies = BodyCache()
     tracemalloc.start()
     sending = [
@@ -162,7 +168,7 @@ async def test_a_body_that_fails_is_whole_for_nobody() -> None:
 @pytest.mark.parametrize("make", [OF_PODS, AS_TABLE])
 async def test_any_number_of_clients_holds_no_loop(make: Any) -> None:
     """While a hundred clients get a body each, another task runs after each piece."""
-    answers, turn = [answer("m1", 4 * SLICE)], asyncio.Lock()
+    answers, turn = [answer("m1", 4 * PART)], asyncio.Lock()
     sent, most = 0, 0
 
     class Counting(Written):
@@ -212,9 +218,10 @@ async def test_other_tasks_run_between_two_pieces() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    pieces = await write(ListBody(PODS, [answer("m1", 5 * SLICE)]))
+    pieces = await write(ListBody(PODS, [answer("m1", 5 * PART)]))
     task.cancel()
     await asyncio.wait([task])
 
-    assert len(pieces) == 5
+    # The head and the end of a list are pieces of their own here.
+    assert len(pieces) == 6
     assert turns >= 4

@@ -16,7 +16,7 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving import Health
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
-from fedhpa.serving.authorization import Authorizer, Guard, ReviewProbe
+from fedhpa.serving.authorization import Authorizer, Guard, review_problem
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter.adapter_series import Telemetry
@@ -86,7 +86,7 @@ async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, st
         async with (
             MemoryListener(f.network, application) as listener,
             background(members.run()),
-            background(trust.follow_hub(hub, lambda: None)),
+            background(trust.follow_hub(hub)),
         ):
             connector = Cable(f.network).connector(ApiConfig(server=listener.server))
             headers = {"Authorization": f"Bearer {READER}"}
@@ -94,7 +94,7 @@ async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, st
                 await sleep(SOON)
                 async with session.get(listener.server + PODS) as response:
                     told = [await response.text(), *response.headers.getall("Warning", [])]
-            told += [members.problem or "", await ReviewProbe(hub, hub).problem() or ""]
+            told += [members.problem or "", await review_problem(hub, hub) or ""]
             return response.status, "\n".join(told)
 
 

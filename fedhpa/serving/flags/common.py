@@ -6,6 +6,7 @@ Names are Karmada v1.19's. So are the defaults, unless docs/reference/processes.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -256,16 +257,13 @@ DELEGATED_AUTH: tuple[Flag[Any], ...] = (
 )
 
 
-def _audit_target(text: str) -> str:
-    if text not in ("", "-"):
-        raise NotBuilt("not built in this version")
-    return text
+def _only(*built: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in built:
+            raise NotBuilt("not built in this version")
+        return text
 
-
-def _empty(text: str) -> str:
-    if text:
-        raise NotBuilt("not built in this version")
-    return text
+    return parse
 
 
 # The audit flags of Kubernetes that Karmada's manifests set.
@@ -273,7 +271,7 @@ AUDIT_LOG_PATH = string(
     "audit-log-path",
     "",
     "With -, log one line per request: user, verb, path and status. Files are not supported.",
-    parse=_audit_target,
+    parse=_only("", "-"),
     expected='- or ""',
 )
 AUDIT_LOG_MAXAGE = integer(
@@ -303,7 +301,7 @@ FEATURE_GATES = string(
     "feature-gates",
     "",
     "Without effect, because there are no feature gates; only an empty value is accepted.",
-    parse=_empty,
+    parse=_only(""),
     expected='""',
 )
 ENABLE_PPROF = boolean(

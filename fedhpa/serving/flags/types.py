@@ -188,20 +188,16 @@ def strings(name: str, default: Sequence[str], text: str) -> Flag[tuple[str, ...
     return Flag(name, tuple(default), text, kind, repeatable=True)
 
 
-def choice(
-    name: str, default: str, text: str, *, choices: Sequence[str], not_built: Sequence[str] = ()
-) -> Flag[str]:
-    """One of `choices`. The values in `not_built` are refused with a message of their own."""
+def choice(name: str, default: str, text: str, *, choices: Sequence[str]) -> Flag[str]:
+    """One of `choices`."""
 
     def parse(value: str) -> str:
-        if value in not_built:
-            raise NotBuilt("not built in this version")
         if value not in choices:
             raise ValueError(value)
         return value
 
     expected = "one of " + ", ".join(choices) if len(choices) > 1 else choices[0]
-    return Flag(name, default, text, FlagType("|".join((*choices, *not_built)), expected, parse))
+    return Flag(name, default, text, FlagType("|".join(choices), expected, parse))
 
 
 def read_boolean(value: str) -> bool:

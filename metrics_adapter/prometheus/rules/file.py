@@ -79,7 +79,9 @@ class RulesFile:
     def _load(self, text: str) -> Rules:
         rules = read_rules(text)
         self._current = True
-        self._telemetry.rules(len(rules.external), len(rules.custom))
+        for kind, found in (("external", rules.external), ("custom", rules.custom)):
+            self._telemetry.rules.labels(kind).set(len(found))
+        self._telemetry.rules_current.set(1)
         return rules
 
     def _keep_old(self, text: str, error: InvalidObject) -> bool:
@@ -87,7 +89,7 @@ class RulesFile:
         if self._current or text != self._text:
             log.error("rules not loaded, keeping the old ones", file=str(self._path), error=str(error))
         self._text, self._current = text, False
-        self._telemetry.rules_not_loaded()
+        self._telemetry.rules_current.set(0)
         return False
 
 
