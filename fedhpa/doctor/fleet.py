@@ -10,7 +10,6 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.api.member_sources import CLUSTER_PROFILES
 from fedhpa.doctor.members import Member as Followed
 from fedhpa.doctor.members import Members
-from fedhpa.doctor.report import ForeignMember
 from fedhpa.doctor.site import Site
 from fedhpa.kube import Clock
 from fedhpa.members import ForeignCluster, Member, MemberRegistry, read_providers
@@ -27,13 +26,18 @@ async def check_fleet(site: Site, clock: Clock, members: Members) -> list[Follow
     """
     if not site.sources.has_foreign:
         return []
-    _providers(site)
+    with suppress(FedHPAError):  # the registry says why
+        for provider in (
+            read_providers(site.sources.provider_file) if CLUSTER_PROFILES in site.sources.names else ()
+        ):
+            if not provider.servers:
+                site.add("provider-any-server", provider.name)
     try:
         registry = MemberRegistry(
             site.hub.client, deadline=site.hub.seconds, sources=site.sources, clock=clock
         )
     except FedHPAError as error:
-        site.report.skip("the members from other sources", str(error))
+        site.skip("the members from other sources", str(error))
         return []
     task = asyncio.create_task(registry.run())
     try:
@@ -45,7 +49,7 @@ async def check_fleet(site: Site, clock: Clock, members: Members) -> list[Follow
                 ):
                     await asyncio.sleep(LOOK_SECONDS)
         if registry.unlisted is not None:
-            site.report.skip("the members from other sources", registry.unlisted)
+            site.skip("the members from other sources", registry.unlisted)
         followed = []
         for name, member in sorted(registry.registered.items()):
             cluster = member.cluster
@@ -67,26 +71,16 @@ def _is_told(member: Member) -> bool:
 
 
 def _report(site: Site, name: str, member: Member, cluster: ForeignCluster) -> None:
-    site.report.counts["members"] = site.report.counts.get("members", 0) + 1
-    origin = cluster.source
+    report, origin, sources = site.report, cluster.source, site.sources
+    report.counts["members"] = report.counts.get("members", 0) + 1
     where = f"{origin.kind} {origin.namespace}/{origin.name}"
     version = site.hub.line(cluster.status.kubernetesVersion, 64)
-    if version:
-        site.report.versions[name] = version
-    site.report.members[name] = ForeignMember(where, version, dict(cluster.properties))
+    report.versions |= {name: version} if version else {}
+    report.members[name] = {"source": where, "version": version, "properties": dict(cluster.properties)}
     if not member.ready:
-        waits = "fedhpa join --accept" in member.state.message
-        command = site.commands.fedhpa(f"join {name} --accept -n {site.sources.namespace}") if waits else ""
-        site.report.add("member-source-unusable", name, f"{where}: {member.state.message}", command)
+        message = member.state.message
+        waits = "fedhpa join --accept" in message
+        fix = site.commands.fedhpa("join {} --accept -n {}", name, sources.namespace) if waits else ""
+        site.add("member-source-unusable", name, fix, source=where, problem=message)
     if cluster.health:
-        site.report.add("member-control-plane-unhealthy", name, f"{where}: {cluster.health}")
-
-
-def _providers(site: Site) -> None:
-    if CLUSTER_PROFILES not in site.sources.names:
-        return
-    with suppress(FedHPAError):  # the registry says why
-        for provider in read_providers(site.sources.provider_file):
-            if not provider.servers:
-                what = "It has no servers, so it makes credentials for any server that a profile names."
-                site.report.add("provider-any-server", provider.name, what)
+        site.add("member-control-plane-unhealthy", name, source=where, problem=cluster.health)

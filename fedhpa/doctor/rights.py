@@ -12,150 +12,145 @@ from fedhpa.api import rights
 from fedhpa.api.free_json import Json, entries, text_at, time_at
 from fedhpa.doctor.report import names
 from fedhpa.doctor.session import Cause, Problem, Right
-from fedhpa.doctor.site import RBAC, Site
-from fedhpa.kube import resource_path
+from fedhpa.doctor.site import ROLES, Site, name_of
 
 # The API group of the workloads that are scaled by default.
 WORKLOADS: Final = "apps"
-# The rights of Kubernetes' roles that our bindings name.
+# The rights of Kubernetes' roles that our bindings name, which `fedhpa rbac` does not print.
 _DELEGATED: Final = (
     Right("create", "authentication.k8s.io", "tokenreviews"),
     Right("create", "authorization.k8s.io", "subjectaccessreviews"),
 )
 _TRUST: Final = Right("get", "", "configmaps", "extension-apiserver-authentication", "kube-system")
-# The rights of the other roles that a component's bindings name, which `fedhpa rbac` does not print.
-_GRANTED: Final = {rights.CONTROLLER: _DELEGATED, rights.ADAPTER: (*_DELEGATED, _TRUST), rights.WEBHOOK: ()}
+# The components with the names of their roles and these rights.
+_COMPONENTS: Final = {
+    rights.CONTROLLER: (rights.CONTROLLER_ROLE, _DELEGATED),
+    rights.ADAPTER: (rights.ADAPTER_ROLE, (*_DELEGATED, _TRUST)),
+    rights.WEBHOOK: (rights.WEBHOOK_ROLE, ()),
+}
 
 
 async def check_rights(site: Site) -> None:
     """Adds a finding for each component whose account lacks rights."""
-    await asyncio.gather(
-        _check(site, rights.CONTROLLER, rights.CONTROLLER_ROLE),
-        _check(site, rights.ADAPTER, rights.ADAPTER_ROLE),
-        _check(site, rights.WEBHOOK, rights.WEBHOOK_ROLE),
-    )
+    await asyncio.gather(*(_check(site, component, *each) for component, each in _COMPONENTS.items()))
 
 
-async def _check(site: Site, component: str, role: str) -> None:
-    check, binding, switches = f"the rights of {component}", site.bindings[role], site.switches
-    account = await _account(site, component, binding)
+async def _check(site: Site, component: str, role: str, granted: Collection[Right]) -> None:
+    check, binding, switches = f"the rights of {component}", site.found[ROLES][role], site.switches
+    account = _account(site, component, binding)
     if account is None:
+        # The webhook needs rights only for warnings, and not every hub has the adapter.
         if component == rights.CONTROLLER or rights.ADAPTER in site.deployments:
-            site.report.skip(check, f"no account of {component} was found on this hub")
-        return  # the webhook needs rights only for warnings, and not every hub has the adapter
-    wanted = _wanted(site, component, switches)
-    missing = account if isinstance(account, Problem) else await site.hub.lacking(wanted, account)
+            site.skip(check, f"no account of {component} was found on this hub")
+        return
+
+    def wanted(observed: rights.Switches) -> list[Right]:
+        manifests = rights.hub_rights(
+            site.system,
+            lease_namespace=_lease_namespace(site),
+            argocd_namespace=_argocd(site),
+            secrets=site.secrets(component),
+            switches=observed,
+            components=[component.removeprefix("fedhpa-")],
+        )
+        own = (each for each in manifests if name_of(each) != rights.READER_ROLE)
+        return [*needed(own, site.workloads), *granted]
+
+    missing = account if isinstance(account, Problem) else await site.hub.lacking(wanted(switches), account)
     if isinstance(account, Problem) or isinstance(missing, Problem):
-        site.report.skip(check, missing)
+        site.skip(check, missing)
     elif missing:
+        values = {
+            "rbac.distributed=true": replace(switches, distributed=False),
+            "placement.enabled=true": replace(switches, placements=False),
+            "placement.publishTo={argocd}": replace(switches, publish_to_argocd=False),
+        }
         sets = "".join(
             f" --set={value}"
-            for value, less in (
-                ("rbac.distributed=true", replace(switches, distributed=False)),
-                ("placement.enabled=true", replace(switches, placements=False)),
-                ("placement.publishTo={argocd}", replace(switches, publish_to_argocd=False)),
-            )
-            if less != switches and not set(missing) & {*_wanted(site, component, less)}
+            for value, less in values.items()
+            if less != switches and not set(missing) & {*wanted(less)}
         )
-        options = await _options(site, component, role, account["user"], missing)
-        command = site.mended(binding, site.commands.applied(f"rbac {options}"), sets)
-        what = f"{account['user']} may not: {names(missing)}."
-        site.report.add("component-rights-missing", component, what, command)
+        command = site.commands.applied(f"rbac {_options(site, component, account['user'], missing)}")
+        fix = site.mended(binding, command, sets)
+        site.add("component-rights-missing", component, fix, account=account["user"], rights=names(missing))
 
 
-async def _account(site: Site, component: str, binding: Json | Problem) -> Json | Problem | None:
+def _account(site: Site, component: str, binding: Json | Problem) -> Json | Problem | None:
     """Returns the account that the component's binding names, else its ServiceAccount; None without both."""
     if isinstance(binding, Problem) and binding.cause is not Cause.ABSENT:
         return binding
-    for subject in entries(binding, "subjects"):
-        kind, name = subject.get("kind"), text_at(subject, "name")
+    found = site.found["serviceaccounts"].get(component, Problem(Cause.ABSENT))
+    known = {"kind": "ServiceAccount", "name": component, "namespace": site.system}
+    for subject in (*entries(binding, "subjects"), *([known] if isinstance(found, dict) else ())):
+        kind, name, space = subject.get("kind"), text_at(subject, "name"), text_at(subject, "namespace")
         if kind == "User" and name:
             return {"user": site.hub.line(name), "groups": ["system:authenticated"]}
         if kind == "ServiceAccount" and name:
-            return _service_account(text_at(subject, "namespace"), name)
-    if component == rights.WEBHOOK:
-        return None
-    found = await site.hub.get(resource_path("v1", "serviceaccounts", site.system, component))
-    if isinstance(found, Problem):
-        return None if found.cause is Cause.ABSENT else found
-    return _service_account(site.system, component)
+            groups = ["system:serviceaccounts", f"system:serviceaccounts:{space}", "system:authenticated"]
+            return {"user": f"system:serviceaccount:{space}:{name}", "groups": groups}
+    return found if isinstance(found, Problem) and found.cause is not Cause.ABSENT else None
 
 
-def _service_account(namespace: str, name: str) -> Json:
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-    return {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
-
-
-async def _options(site: Site, component: str, role: str, user: str, missing: Iterable[Right]) -> str:
+def _options(site: Site, component: str, user: str, missing: Iterable[Right]) -> str:
     """Returns the arguments of `fedhpa rbac` that print the role with what was observed of it.
 
     A role is replaced as a whole, so a switch that is left out would take rights away.
     """
     part, switches = component.removeprefix("fedhpa-").removeprefix("metrics-"), site.switches
-    words = [part, "-n", quote(site.system)]
-    if not user.startswith("system:serviceaccount:"):
-        words.append(f"--user={quote(user)}")
-    if component != rights.ADAPTER:
-        words.append(f"--propagation={switches.propagation}")
-    if component == rights.CONTROLLER:
-        leases, argocd = _lease_namespace(site), site.argocd_namespace
-        partly = switches.certificates and switches.apis < rights.METRICS_APIS
-        for word, is_observed in (
-            (f"--lease-namespace={quote(leases)}", leases != site.system),
-            ("--metrics-via=hub", switches.metrics_via == "hub"),
-            ("--manage-certificates", switches.certificates),
-            *((f"--api={each}", partly) for each in sorted(switches.apis)),
-            ("--distributed", switches.distributed),
-            ("--placements", switches.placements),
-            ("--publish-to=argocd", switches.publish_to_argocd),
-            (
-                f"--argocd-namespace={quote(argocd)}",
-                switches.publish_to_argocd and argocd != rights.ARGOCD_NAMESPACE,
-            ),
-        ):
-            words += [word] if is_observed else []
-        words += await _scale_targets(site, role)
+    leases, argocd, is_controller = (
+        _lease_namespace(site),
+        _argocd(site),
+        component == rights.CONTROLLER,
+    )
+    partly = switches.certificates and switches.apis < rights.METRICS_APIS
+    observed = {
+        f"--user={quote(user)}": not user.startswith("system:serviceaccount:"),
+        f"--propagation={switches.propagation}": component != rights.ADAPTER,
+        f"--lease-namespace={quote(leases)}": is_controller and leases != site.system,
+        "--metrics-via=hub": is_controller and switches.metrics_via == "hub",
+        "--manage-certificates": is_controller and switches.certificates,
+        **{f"--api={each}": is_controller and partly for each in sorted(switches.apis)},
+        "--distributed": is_controller and switches.distributed,
+        "--placements": is_controller and switches.placements,
+        "--publish-to=argocd": is_controller and switches.publish_to_argocd,
+        f"--argocd-namespace={quote(argocd)}": is_controller
+        and switches.publish_to_argocd
+        and argocd != rights.ARGOCD_NAMESPACE,
+    }
+    words = [part, "-n", quote(site.system), *(word for word, is_set in observed.items() if is_set)]
+    words += _scale_targets(site) if is_controller else []
     if any(right.resource == "secrets" for right in missing):
         secrets = site.secrets(component).items()
         words += [f"--secret={quote(f'{space}/{name}')}" for space, found in secrets for name in found]
     return " ".join(words)
 
 
-async def _scale_targets(site: Site, role: str) -> list[str]:
+def _scale_targets(site: Site) -> list[str]:
     """Returns the kinds that the stored role may scale, as options; none for the default ones."""
-    stored = await site.hub.get(resource_path(RBAC, "clusterroles", name=role))
     found = []
-    for rule in entries(stored, "rules"):
-        scales = [each for each in rule.get("resources") or () if str(each).endswith("/scale")]
+    for rule in entries(site.found["clusterroles"][rights.CONTROLLER_ROLE], "rules"):
+        scales = [str(each) for each in rule.get("resources") or () if str(each).endswith("/scale")]
         plurals = tuple(each.removesuffix("/scale") for each in scales)
-        for group in (rule.get("apiGroups") or ()) if scales else ():
-            found.append(rights.ScaleTarget(str(group), plurals))
+        found += [
+            rights.ScaleTarget(str(group), plurals) for group in (rule.get("apiGroups") or ()) if scales
+        ]
     words = (f"{each.group}/{','.join(each.resources)}" for each in found if found != [rights.APPS])
     return [f"--scale-target={quote(each)}" for each in words]
+
+
+def _argocd(site: Site) -> str:
+    """Returns the namespace of Argo CD, by the controller's flag."""
+    return site.flag("argocd-namespace") or rights.ARGOCD_NAMESPACE
 
 
 def _lease_namespace(site: Site) -> str:
     """Returns the namespace of the Leases. A controller that stopped left them where the next one looks."""
     newest = max(
-        (one for one in site.leases if text_at(one, "metadata", "name").startswith(f"{rights.CONTROLLER}-")),
+        (one for one in site.lists["leases"] if name_of(one).startswith(f"{rights.CONTROLLER}-")),
         key=lambda each: time_at(each, "spec", "renewTime") or 0.0,
         default=None,
     )
     return text_at(newest, "metadata", "namespace") or site.system
-
-
-def _wanted(site: Site, component: str, switches: rights.Switches) -> list[Right]:
-    """Returns the rights that `fedhpa rbac` prints for a component, and those of Kubernetes' roles."""
-    manifests = rights.hub_rights(
-        site.system,
-        lease_namespace=_lease_namespace(site),
-        argocd_namespace=site.argocd_namespace,
-        secrets=site.secrets(component),
-        switches=switches,
-        components=[component.removeprefix("fedhpa-")],
-    )
-    own = [each for each in manifests if each["metadata"]["name"] != rights.READER_ROLE]
-    return [*needed(own, site.workloads), *_GRANTED[component]]
 
 
 def needed(manifests: Iterable[Mapping[str, Any]], workloads: Collection[str]) -> list[Right]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import Formatter
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from fedhpa.doctor.certificates import Certificate, cause_of, check_certificates
 from fedhpa.doctor.hub import check_installed
 from fedhpa.doctor.report import TABLE, Commands, Report
 from fedhpa.doctor.session import Cause, Problem
-from fedhpa.doctor.site import Site
+from fedhpa.doctor.site import CRDS, ROLES, Site
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -52,7 +53,7 @@ def test_findings_have_the_order_of_the_table() -> None:
     """The report is sorted by topic, whatever was found first."""
     report = Report("hub", "https://hub")
     for kind in reversed(TABLE):
-        report.add(kind, "it", "broken", "mend it")
+        report.add(kind, "it", **dict.fromkeys(fields_of(kind), "broken"))
 
     assert [each.id for each in report.findings] == list(TABLE)
     assert report.exit_code == 1
@@ -63,18 +64,43 @@ def test_a_report_says_if_it_is_complete() -> None:
     report = Report("hub", "https://hub")
     assert (report.exit_code, report.to_json()["healthy"]) == (0, True)
 
-    report.skip("the members", "forbidden")
-    report.skip("the members", "forbidden")
+    report.skip("the members", "no answer in time")
+    report.skip("the members", "no answer in time")
 
     assert (report.exit_code, report.to_json()["healthy"]) == (3, False)
     assert report.to_text().splitlines() == [
         "context hub, server https://hub",
-        "not checked: the members: forbidden",
-        "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
+        "not checked: the members: no answer in time",
         "nothing was found, but 1 check was not made",
     ]
-    report.add("no-members", "clusters", "none")
+    report.add("no-members", "clusters")
     assert report.exit_code == 1
+
+
+def test_all_checks_that_lack_a_right_are_one_line_with_the_rights() -> None:
+    """The line names what was not checked, and by which right it would be. What has another cause stays alone."""
+    report = Report("hub", "https://hub")
+    leases = 'User "t" cannot list resource "leases" in API group "coordination.k8s.io" at the cluster scope'
+    reviews = 'User "t" cannot create resource "subjectaccessreviews" in API group "authorization.k8s.io"'
+    report.skip("the Leases of the controller", f"leases is forbidden: {leases}")
+    report.skip("the rights of a", reviews)
+    report.skip("the rights of b", reviews)
+    report.skip("the member m1", 'secrets "m1" is forbidden: User "t" cannot get resource "secrets" in API group ""')
+    report.skip("the request-header CA", "no answer in time")
+
+    assert report.to_text().splitlines()[1:4] == [
+        "not checked: the request-header CA: no answer in time",
+        "not checked, because you lack the right in brackets: the Leases of the controller (list "
+        "leases.coordination.k8s.io), the rights of a, the rights of b (create "
+        "subjectaccessreviews.authorization.k8s.io), the member m1 (get secrets)",
+        "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
+    ]
+
+
+def fields_of(kind: str) -> set[str]:
+    """Returns the fields of the texts of a finding, without those that every finding has."""
+    texts = (TABLE[kind].get(part, "") for part in ("what", "do"))
+    return {field for text in texts for _, field, *_ in Formatter().parse(text) if field} - {"subject"}
 
 
 @pytest.mark.parametrize(("left", "told"), [(3 * DAY, True), (-3 * DAY, True), (15 * DAY, False)])
@@ -88,7 +114,7 @@ def test_a_certificate_that_nobody_keeps_is_told_two_weeks_before(left: float, t
 def test_an_expired_certificate_is_told_once() -> None:
     """Where the hub refuses the webhook's expired certificate, its lifetime is no second finding."""
     place = site()
-    place.report.add("webhook-certificate", "fedhpa-webhook", "x509: certificate has expired")
+    place.add("webhook-certificate", "fedhpa-webhook", what="x509: certificate has expired")
     check_certificates(place, [Certificate("fedhpa-webhook", "the CA", NOW - 300 * DAY, NOW - DAY)])
 
     assert [kind for kind, _ in found(place)] == ["webhook-certificate"]
@@ -123,7 +149,7 @@ def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None
 def test_what_may_not_be_seen_may_be_installed(cause: Cause, installed: bool) -> None:
     """Only a hub that answers 404 to all of it has no installation."""
     place = site()
-    place.definitions = {"federatedhpas.autoscaling.karmada.io": Problem(cause)}
-    place.bindings = {"fedhpa:controller": Problem(Cause.ABSENT)}
+    place.found[CRDS] = {"federatedhpas.autoscaling.karmada.io": Problem(cause)}
+    place.found[ROLES] = {"fedhpa:controller": Problem(Cause.ABSENT)}
 
     assert check_installed(place) is installed
