@@ -30,55 +30,37 @@ DEFAULT_APIS = (MetricsApi.CUSTOM, MetricsApi.EXTERNAL)
 @with_flags()
 def apiservice(
     hub: Hub,
-    ca_file: Annotated[
-        Path | None, typer.Option(help="PEM file of the CA that signed the adapter's certificate.")
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Namespace of the adapter's Service.")
-    ] = "fedhpa-system",
-    service: Annotated[str, typer.Option(help="Name of the adapter's Service.")] = "fedhpa-metrics-adapter",
+    ca_file: Path | None = None,
+    namespace: str = "fedhpa-system",
+    service: str = "fedhpa-metrics-adapter",
     port: Annotated[int, typer.Option(help="Port of the Service.", min=1, max=65535)] = 443,
-    external_name: Annotated[
-        str, typer.Option(help="DNS name that the Service points to, for a hub that runs no pods.")
-    ] = "",
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(help="Secret of a Cluster that the adapter may read, as [NAMESPACE/]NAME; repeatable."),
-    ] = None,
-    secrets_namespace: Annotated[
-        str, typer.Option(help="Namespace of each --secret that has none.")
-    ] = "karmada-cluster",
-    api: Annotated[
-        list[MetricsApi] | None,
-        typer.Option(
-            help="API to register; repeatable. If not set, custom and external. metrics is that of `kubectl "
-            "top`, which a metrics-server may have on this hub."
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Read the hub: add the Secrets of its Clusters, and exit 1 if another server has an API. A "
-            "Cluster's Secret is that of the annotation fedhpa.io/secret, else of spec.secretRef. A Secret "
-            "with the same name and the ending -metrics, or that of the annotation fedhpa.io/metrics-secret, "
-            "is added instead. spec.impersonatorSecretRef is Karmada's own, and not read.",
-        ),
-    ] = False,
-    without_rights: Annotated[
-        bool, typer.Option("--without-rights", help="Leave out the account and its rights, which exist.")
-    ] = False,
-    member: Annotated[
-        bool,
-        typer.Option(
-            "--member",
-            help="Print only the account and the rights that the adapter's credentials need in each member.",
-        ),
-    ] = False,
+    external_name: str = "",
+    secret: list[str] | None = None,
+    secrets_namespace: str = "karmada-cluster",
+    api: list[MetricsApi] | None = None,
+    check: bool = False,
+    without_rights: bool = False,
+    member: bool = False,
 ) -> None:
     """Print the objects that register the metrics adapter with a hub.
 
     Example: fedhpa apiservice --ca-file ca.crt | kubectl apply -f -
+
+    Options:
+    --ca-file: PEM file of the CA that signed the adapter's certificate.
+    -n, --namespace: Namespace of the adapter's Service.
+    --service: Name of the adapter's Service.
+    --external-name: DNS name that the Service points to, for a hub that runs no pods.
+    --secret: Secret of a Cluster that the adapter may read, as [NAMESPACE/]NAME; repeatable.
+    --secrets-namespace: Namespace of each --secret that has none.
+    --api: API to register; repeatable. If not set, custom and external. metrics is that of `kubectl top`,
+      which a metrics-server may have on this hub.
+    --check: Read the hub: add the Secrets of its Clusters, and exit 1 if another server has an API. A
+      Cluster's Secret is that of the annotation fedhpa.io/secret, else of spec.secretRef. A Secret with the
+      same name and the ending -metrics, or that of the annotation fedhpa.io/metrics-secret, is added instead.
+      spec.impersonatorSecretRef is Karmada's own, and not read.
+    --without-rights: Leave out the account and its rights, which exist.
+    --member: Print only the account and the rights that the adapter's credentials need in each member.
     """
     from fedhpa.api.rights import member_metrics_rights
     from fedhpa.api.yaml import print_yaml

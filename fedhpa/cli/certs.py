@@ -46,24 +46,29 @@ TEXTS = {
 }
 
 
+@with_flags()
 def issue(
-    ca_dir: Annotated[Path, typer.Option(help="Folder of the CA's ca.crt and ca.key.")],
-    out: Annotated[Path, typer.Option(help="Folder to write tls.crt and tls.key to.")],
-    common_name: Annotated[str, typer.Option(help="Common name; in a client certificate, the user name.")],
-    dns: Annotated[
-        list[str] | None,
-        typer.Option(help="DNS name of the server, for example SERVICE.NAMESPACE.svc; repeatable."),
-    ] = None,
-    ip: Annotated[list[str] | None, typer.Option(help="IP address of the server; repeatable.")] = None,
-    client: Annotated[bool, typer.Option("--client", help="Issue a client certificate.")] = False,
-    organization: Annotated[
-        list[str] | None, typer.Option(help="Group of the client certificate's user; repeatable.")
-    ] = None,
+    ca_dir: Path,
+    out: Path,
+    common_name: str,
+    dns: list[str] | None = None,
+    ip: list[str] | None = None,
+    client: bool = False,
+    organization: list[str] | None = None,
 ) -> None:
     """Issue a certificate from a CA in files, or keep the existing one if it still fits.
 
     A missing CA is created for ten years, and an existing one stays as it is. A certificate is renewed when
     less than a third of its lifetime is left, or when another CA signs.
+
+    Options:
+    --ca-dir: Folder of the CA's ca.crt and ca.key.
+    --out: Folder to write tls.crt and tls.key to.
+    --common-name: Common name; in a client certificate, the user name.
+    --dns: DNS name of the server, for example SERVICE.NAMESPACE.svc; repeatable.
+    --ip: IP address of the server; repeatable.
+    --client: Issue a client certificate.
+    --organization: Group of the client certificate's user; repeatable.
     """
     from certs import ensure_authority, ensure_certificate
 
@@ -114,13 +119,16 @@ def show(
 @with_flags()
 def publish(
     hub: Hub,
-    ca_file: Annotated[Path, typer.Option(help="PEM file of the CA, or of two of them.")],
+    ca_file: Path,
     namespace: SecretsNamespace = NAMESPACE,
 ) -> None:
     """Write a CA in a file into the webhook configurations and APIServices of this project on the hub.
 
     The controller with --manage-certificates publishes its own CA by itself. APIServices of other servers
     stay as they are.
+
+    Options:
+    --ca-file: PEM file of the CA, or of two of them.
     """
     pem = read_certificates("--ca-file", ca_file)
     written = asyncio.run(_publish(pem, hub, namespace))
@@ -133,13 +141,8 @@ def publish(
 @with_flags()
 def rotate_ca(
     hub: Hub,
-    settle_time: Annotated[
-        str,
-        typer.Option(help="Time in which every API server uses a new CA, and every pod a new certificate."),
-    ] = "5m",
-    timeout: Annotated[
-        str, typer.Option(help="Time in which the controller must publish a CA and issue certificates.")
-    ] = "2m",
+    settle_time: str = "5m",
+    timeout: str = "2m",
     namespace: SecretsNamespace = NAMESPACE,
     certificates_kubeconfig: SecretsKubeconfig = "",
 ) -> None:
@@ -148,6 +151,10 @@ def rotate_ca(
     The new CA is published beside the old one, then both certificates are issued from it, and then the old
     CA is dropped. After an interruption nothing fails: run the command again, and it continues. Needs a
     controller with --manage-certificates. Exit 1 if the controller does not do its part in time.
+
+    Options:
+    --settle-time: Time in which every API server uses a new CA, and every pod a new certificate.
+    --timeout: Time in which the controller must publish a CA and issue certificates.
     """
     from certs.rotation import NotKept
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from fedhpa.cli.options import with_flags
 
+
+@with_flags()
 def crds(
-    with_clusters: Annotated[
-        bool,
-        typer.Option(
-            "--with-clusters",
-            help="Also print the Cluster CRD, for a hub without Karmada. Do not apply it to a Karmada hub.",
-        ),
-    ] = False,
-    records: Annotated[
-        bool, typer.Option("--records", help="Print the CRDs of group fedhpa.io alone, for a Karmada hub.")
-    ] = False,
+    with_clusters: bool = False,
+    records: bool = False,
 ) -> None:
     """Print the CustomResourceDefinitions of fedhpa as YAML.
 
     Example: fedhpa crds --with-clusters | kubectl apply -f -
+
+    Options:
+    --with-clusters: Also print the Cluster CRD, for a hub without Karmada. Do not apply it to a Karmada hub.
+    --records: Print the CRDs of group fedhpa.io alone, for a Karmada hub.
     """
     from fedhpa.admission import crd
 

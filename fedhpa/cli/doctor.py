@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -37,7 +37,7 @@ def doctor(
     means that every object is Ready and every check was made, 1 that there is a finding, and 3 that nothing
     was found but some checks could not be made.
 
-    Parameters:
+    Options:
     -n, --namespace: Check only the objects in this namespace, for people with rights in one.
     --system-namespace: Namespace of the installation; if not set, it is looked for.
     --bundle: Also write a tar.gz for a bug report to this file. It has no secrets.

@@ -63,13 +63,8 @@ def explain(
         ),
     ],
     name: Name = "",
-    output: Annotated[ExplainFormat, typer.Option("-o", "--output", help="Output format.")] = "text",
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "-w", "--watch", help="Print the explanation again when it changes, until Ctrl-C or deletion."
-        ),
-    ] = False,
+    output: ExplainFormat = "text",
+    watch: bool = False,
 ) -> None:
     """Explain why a FederatedHPA has its current replicas, or what the rules of a CronFederatedHPA do.
 
@@ -77,6 +72,10 @@ def explain(
     recorded.
 
     Example: fedhpa explain fhpa web -n shop
+
+    Options:
+    -o, --output: Output format.
+    -w, --watch: Print the explanation again when it changes, until Ctrl-C or deletion.
     """
     kind, name = parse_any_target(joined(target, name), "FederatedHPA")
     read = _explained_cron if kind == "CronFederatedHPA" else _explained

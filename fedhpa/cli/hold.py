@@ -41,18 +41,11 @@ NamespaceWide = Annotated[
 @with_flags()
 def hold(
     hub: HubFlags,
-    direction: Annotated[
-        Literal["down", "up", "all"],
-        typer.Argument(metavar="DIRECTION", help="What to stop: down, up or all."),
-    ],
+    direction: Literal["down", "up", "all"],
     targets: Targets = None,
     namespace_wide: NamespaceWide = False,
-    duration: Annotated[
-        str, typer.Option("--for", help="Time until the hold ends by itself, such as 2h.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--until", help="Time at which the hold ends by itself, in RFC 3339.")
-    ] = "",
+    duration: str = "",
+    until: str = "",
 ) -> None:
     """Hold objects, or all of a namespace: nothing is scaled in the direction until the end or a release.
 
@@ -60,6 +53,11 @@ def hold(
     controller it holds all objects of the hub.
 
     Example: fedhpa hold down fhpa/web -n shop --for 2h
+
+    Options:
+    direction DIRECTION: What to stop: down, up or all.
+    --for: Time until the hold ends by itself, such as 2h.
+    --until: Time at which the hold ends by itself, in RFC 3339.
     """
     from fedhpa.kube import SYSTEM
 

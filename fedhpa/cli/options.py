@@ -67,6 +67,7 @@ MAX_CERTIFICATES: Final = 1_000_000
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 Command = Callable[..., None]
 _ARGUMENT: Final = type(typer.Argument())
+_OPTIONS: Final = "\n\nOptions:\n"
 _CERTIFICATE: Final = re.compile(_BEGIN + rb"[^-]*-----END CERTIFICATE-----")
 
 
@@ -186,47 +187,71 @@ def read_certificates(option: str, path: Path) -> bytes:
 
 
 def with_flags(**defaults: Any) -> Callable[[Command], Command]:
-    """Lets a command take shared flags: a parameter of a dataclass stands for the flags in it.
+    """Makes a command of a function whose docstring describes its flags. A dataclass stands for those in it.
 
-    `defaults` replace those of the dataclasses. A flag whose default is None is no flag of the command.
+    The paragraph `Options:` of a docstring has an entry for each parameter that is not `Annotated`, in
+    their order: `-n, --name METAVAR: HELP` for an option, `name METAVAR: HELP` for an argument. `defaults`
+    replace those of the dataclasses. A flag whose default is None is no flag of the command.
     """
 
     def of_command(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters
         groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
-
-        def called(**given: Any) -> None:
-            command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
-
-        found: list[inspect.Parameter] = []
+        alone = [one.replace(kind=one.KEYWORD_ONLY) for name, one in own.items() if name not in groups]
         # The flags of a command's own come before those that many commands have.
-        for name, one in sorted(own.items(), key=lambda each: each[0] in groups):
-            alone = one.replace(kind=one.KEYWORD_ONLY)
-            found += _parameters(one.annotation, defaults) if name in groups else [alone]
+        found = _described(command.__doc__, alone)
+        found += [one for kind in groups.values() for one in _parameters(kind, defaults)]
         # The arguments come first, as people write them.
         found.sort(
             key=lambda one: not any(isinstance(each, _ARGUMENT) for each in one.annotation.__metadata__)
         )
+
+        def called(**given: Any) -> None:
+            command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
+
         called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        called.__name__ = command.__name__
+        called.__doc__ = inspect.cleandoc(command.__doc__ or "").partition(_OPTIONS)[0]
         called.__annotations__ = {}
         return called
 
     return of_command
 
 
+def _described(doc: str | None, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Returns the parameters with what the docstring of their function or class says of them."""
+    block = inspect.cleandoc(doc or "").partition(_OPTIONS)[2]
+    entries = iter(re.split(r"\n(?=\S)", block) if block else ())
+    found = []
+    for one in parameters:
+        if not hasattr(one.annotation, "__metadata__"):
+            head, _, text = " ".join(next(entries).split()).partition(": ")
+            names, _, metavar = head.replace(", ", ",").partition(" ")
+            words: dict[str, Any] = {"help": text, "metavar": metavar or None}
+            is_option = names.startswith("-")
+            kind = typer.Option(*names.split(","), **words) if is_option else typer.Argument(**words)
+            one = one.replace(annotation=Annotated[one.annotation, kind])
+        found.append(one)
+    assert not [*entries], f"{doc!r} describes more than the parameters"
+    return found
+
+
 def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        if is_dataclass(hints[field.name]):
-            yield from _parameters(hints[field.name], defaults)
-        elif defaults.get(field.name, field) is not None:
-            yield inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(field.name, field.default),
-                annotation=hints[field.name],
-            )
+    alone = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(field.name, field.default),
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+        if not is_dataclass(hints[field.name])
+    ]
+    for hint in hints.values():
+        if is_dataclass(hint):
+            yield from _parameters(hint, defaults)
+    yield from (one for one in _described(kind.__doc__, alone) if one.default is not None)
 
 
 def _value(kind: Any, given: dict[str, Any]) -> Any:

@@ -51,25 +51,19 @@ def record(
             max=MAX_DAYS,
         ),
     ] = 0,
-    manifest: Annotated[
-        str,
-        typer.Option(
-            "--manifest",
-            metavar="FILE",
-            help="With --days: YAML or JSON file with the FederatedHPA; then the hub is not asked.",
-        ),
-    ] = "",
-    file: Annotated[
-        Path | None, typer.Option("-f", "--file", help="File to write; if not set, standard output.")
-    ] = None,
-    output: Annotated[
-        RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
-    ] = "json",
+    manifest: str = "",
+    file: Path | None = None,
+    output: RecordFormat = "json",
 ) -> None:
     """Record the current input of a decision on a FederatedHPA as a scenario, or with --days its last days.
 
     Examples: fedhpa record fhpa/web | fedhpa replay -; fedhpa record fhpa/web --days 7 --prometheus URL -f
     week.json.gz
+
+    Options:
+    --manifest FILE: With --days: YAML or JSON file with the FederatedHPA; then the hub is not asked.
+    -f, --file: File to write; if not set, standard output.
+    -o, --output: Output format; json is one line.
     """
     if bool(days) != bool(store.prometheus) or (manifest and not days):
         raise ConfigError("expected --days and --prometheus together; --manifest needs both")

@@ -36,14 +36,10 @@ HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?104
 @with_flags()
 def top(
     hub: HubFlags,
-    all_namespaces: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="The objects of all namespaces.")
-    ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print the table once, with all rows.")] = False,
+    all_namespaces: bool = False,
+    once: bool = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1.0, max=3600.0)] = 5.0,
-    output: Annotated[
-        JsonOrText, typer.Option("-o", "--output", help="Output format; json is printed once.")
-    ] = JsonOrText.TEXT,
+    output: JsonOrText = JsonOrText.TEXT,
 ) -> None:
     """Show all FederatedHPAs in a table that follows them, those that need attention first.
 
@@ -51,6 +47,11 @@ def top(
     object. Objects that are not Ready come first. In a pipe the table is printed once. End it with Ctrl-C.
 
     Example: fedhpa top -A
+
+    Options:
+    -A, --all-namespaces: The objects of all namespaces.
+    --once: Print the table once, with all rows.
+    -o, --output: Output format; json is printed once.
     """
     live = not once and output is JsonOrText.TEXT and sys.stdout.isatty()
     hub.run(lambda api, place: _run(api, "" if all_namespaces else place, output, interval if live else 0.0))

@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.rights import Propagation
-from fedhpa.cli.options import read_certificates
+from fedhpa.cli.options import read_certificates, with_flags
 
 if TYPE_CHECKING:
     from webhook.registration import Endpoint
 
 
+@with_flags()
 def webhook_config(
-    url: Annotated[
-        str, typer.Option(help="URL of the webhook for the API server: https://HOST:PORT, without a path.")
-    ] = "",
-    service: Annotated[
-        str,
-        typer.Option(help="Service of the webhook, instead of --url: NAMESPACE/NAME or NAMESPACE/NAME:PORT."),
-    ] = "",
-    ca_file: Annotated[
-        Path | None, typer.Option(help="PEM file of the CA that signed the webhook's certificate.")
-    ] = None,
-    reader: Annotated[
-        str,
-        typer.Option(
-            help="Also print the RBAC objects for warnings about other objects, for this user or for a "
-            "service account as NAMESPACE/NAME."
-        ),
-    ] = "",
-    propagation: Annotated[
-        Propagation,
-        typer.Option(help="The webhook's --propagation. With karmada the reader may get scales of targets."),
-    ] = "direct",
+    url: str = "",
+    service: str = "",
+    ca_file: Path | None = None,
+    reader: str = "",
+    propagation: Propagation = "direct",
 ) -> None:
     """Print the objects that register the webhook with an API server.
 
     Example: fedhpa webhook-config --service fedhpa-system/webhook --ca-file ca.crt | kubectl apply -f -
+
+    Options:
+    --url: URL of the webhook for the API server: https://HOST:PORT, without a path.
+    --service: Service of the webhook, instead of --url: NAMESPACE/NAME or NAMESPACE/NAME:PORT.
+    --ca-file: PEM file of the CA that signed the webhook's certificate.
+    --reader: Also print the RBAC objects for warnings about other objects, for this user or for a service
+      account as NAMESPACE/NAME.
+    --propagation: The webhook's --propagation. With karmada the reader may get scales of targets.
     """
     from fedhpa.api.yaml import print_yaml
     from webhook.registration import configurations

@@ -75,12 +75,7 @@ def drain(
     hub: Hub,
     members: TaintFlags,
     cluster: ClusterName,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print where the replicas of each object would go. Nothing is written."
-        ),
-    ] = False,
+    dry_run: bool = False,
     timeout: Timeout = "",
     output: Output = JsonOrText.TEXT,
 ) -> None:
@@ -91,6 +86,9 @@ def drain(
     Ctrl-C ends only the waiting: the cluster goes on draining.
 
     Example: fedhpa drain member2 --dry-run
+
+    Options:
+    --dry-run: Print where the replicas of each object would go. Nothing is written.
     """
     from fedhpa.cli.drain.draining import Refused
 
