@@ -19,7 +19,7 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import at, entries, time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, for_terminal, one_line
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.hub_client import find_object, joined, parse_any_target, read_object
 from fedhpa.cli.options import HubFlags, Name, with_flags
 
@@ -59,7 +59,7 @@ def explain(
         typer.Argument(
             metavar="fhpa|cronfhpa",
             help="The kind, then its name; or KIND/NAME.",
-            autocompletion=suggestions.objects,
+            autocompletion=completion.objects,
         ),
     ],
     name: Name = "",

@@ -10,7 +10,7 @@ import typer
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.hold import HOLD_ANNOTATION, UNTIL_ANNOTATION
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.hub_client import API_VERSION, DEADLINE_SECONDS, asking, expanded, parse_any_target
 from fedhpa.cli.options import HubFlags, seconds_of, with_flags
 
@@ -30,7 +30,7 @@ Targets = Annotated[
     typer.Argument(
         metavar="TARGET",
         help="fhpa NAME..., cronfhpa NAME..., or each as KIND/NAME; none with --namespace-wide.",
-        autocompletion=suggestions.objects,
+        autocompletion=completion.objects,
     ),
 ]
 NamespaceWide = Annotated[

@@ -19,20 +19,19 @@ import typer
 from typer.core import TyperGroup
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cli import backtest, certs, completion, cron, migrate, rules
-from fedhpa.cli.apiservice import apiservice
-from fedhpa.cli.crds import crds
+from fedhpa.cli import certs, completion, cron, migrate, rules
+from fedhpa.cli.backtest.commands import backtest, suggest
 from fedhpa.cli.doctor import doctor
 from fedhpa.cli.drain import cordon, drain, uncordon
 from fedhpa.cli.explain import explain
 from fedhpa.cli.hold import hold, release
 from fedhpa.cli.join import join, release_clusters, unjoin
+from fedhpa.cli.manifests import apiservice, crds, webhook_config
 from fedhpa.cli.preview import preview
 from fedhpa.cli.rbac import rbac
 from fedhpa.cli.record import record
 from fedhpa.cli.replay import replay
 from fedhpa.cli.top import top
-from fedhpa.cli.webhook_config import webhook_config
 
 PROGRAM: Final = "fedhpa"
 # kubectl runs the program kubectl-fedhpa for `kubectl fedhpa`.
@@ -96,6 +95,7 @@ def _show_full_summaries(group: typer.Typer) -> None:
 _COMMANDS: Final[tuple[Callable[..., None] | ModuleType, ...]] = (
     apiservice,
     backtest,
+    suggest,
     completion,
     crds,
     doctor,

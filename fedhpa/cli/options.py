@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.hub_client import hub_client
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Namespace = Annotated[
         "-n",
         "--namespace",
         help="Namespace; if not set, that of the kubeconfig's context.",
-        autocompletion=suggestions.namespaces,
+        autocompletion=completion.namespaces,
     ),
 ]
 Kubeconfig = Annotated[
@@ -41,12 +41,12 @@ Context = Annotated[
     typer.Option(
         "--context",
         help="Context of the kubeconfig; if not set, its current context.",
-        autocompletion=suggestions.contexts,
+        autocompletion=completion.contexts,
     ),
 ]
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="The name, after a kind.", autocompletion=suggestions.names),
+    typer.Argument(metavar="NAME", help="The name, after a kind.", autocompletion=completion.names),
 ]
 Propagation = Annotated[
     str,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.backtest.flags import MAX_DAYS, StoreFlags
+from fedhpa.cli.backtest.inputs import recorded_days, store_of
 from fedhpa.cli.backtest.output import write_file
-from fedhpa.cli.backtest.store import recorded_days, store_of
 from fedhpa.cli.hub_client import joined, parse_target, read_object
 from fedhpa.cli.member_options import MemberFlags
 from fedhpa.cli.options import HubFlags, MetricsVia, Name, Propagation, with_flags
@@ -35,7 +35,7 @@ def record(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="fhpa", help="The kind, then its name; or fhpa/NAME.", autocompletion=suggestions.objects
+            metavar="fhpa", help="The kind, then its name; or fhpa/NAME.", autocompletion=completion.objects
         ),
     ],
     name: Name = "",

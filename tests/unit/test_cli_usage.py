@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.hub_client import expanded
 from fedhpa.cli.main import command as all_commands
 from fedhpa.cli.main import run
@@ -302,16 +302,14 @@ async def test_objects_of_the_hub_are_completed(tmp_path: Path) -> None:
 
         def ask() -> dict[str, list[str]]:
             return {
-                "namespaces": suggestions.namespaces(context, "s"),
-                "clusters": suggestions.clusters(context, ""),
-                "objects": suggestions.objects(context, ""),
-                "names": suggestions.names(context, ""),
+                "namespaces": completion.namespaces(context, "s"),
+                "clusters": completion.clusters(context, ""),
+                "objects": completion.objects(context, ""),
+                "names": completion.names(context, ""),
             }
 
         found = await asyncio.to_thread(ask)
-    silent = await asyncio.to_thread(
-        suggestions.clusters, asked_with(kubeconfig=str(tmp_path / "absent")), ""
-    )
+    silent = await asyncio.to_thread(completion.clusters, asked_with(kubeconfig=str(tmp_path / "absent")), "")
 
     assert found == {
         "namespaces": ["shop"],

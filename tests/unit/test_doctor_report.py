@@ -78,21 +78,25 @@ def test_a_report_says_if_it_is_complete() -> None:
 
 
 def test_all_checks_that_lack_a_right_are_one_line_with_the_rights() -> None:
-    """The line names what was not checked, and by which right it would be. What has another cause stays alone."""
+    """The line names what was not checked and by which right it would be. Other causes stand alone."""
     report = Report("hub", "https://hub")
     leases = 'User "t" cannot list resource "leases" in API group "coordination.k8s.io" at the cluster scope'
     reviews = 'User "t" cannot create resource "subjectaccessreviews" in API group "authorization.k8s.io"'
     report.skip("the Leases of the controller", f"leases is forbidden: {leases}")
     report.skip("the rights of a", reviews)
     report.skip("the rights of b", reviews)
-    report.skip("the member m1", 'secrets "m1" is forbidden: User "t" cannot get resource "secrets" in API group ""')
+    report.skip(
+        "the member m1", 'secrets "m1" is forbidden: User "t" cannot get resource "secrets" in API group ""'
+    )
     report.skip("the request-header CA", "no answer in time")
 
+    found = (
+        "the Leases of the controller (list leases.coordination.k8s.io), the rights of a, the rights of b "
+        "(create subjectaccessreviews.authorization.k8s.io), the member m1 (get secrets)"
+    )
     assert report.to_text().splitlines()[1:4] == [
         "not checked: the request-header CA: no answer in time",
-        "not checked, because you lack the right in brackets: the Leases of the controller (list "
-        "leases.coordination.k8s.io), the rights of a, the rights of b (create "
-        "subjectaccessreviews.authorization.k8s.io), the member m1 (get secrets)",
+        f"not checked, because you lack the right in brackets: {found}",
         "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
     ]
 

@@ -12,7 +12,7 @@ import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.backtest.flags import Inputs
-from fedhpa.cli.backtest.inputs import candidates_of, options_of, part_of, progress_bar, with_rules
+from fedhpa.cli.backtest.inputs import candidates_of, gathered, options_of, part_of, progress_bar, with_rules
 from fedhpa.cli.backtest.output import (
     chart_lines,
     check_output,
@@ -20,7 +20,6 @@ from fedhpa.cli.backtest.output import (
     text_lines,
     yaml_lines,
 )
-from fedhpa.cli.backtest.store import gathered
 from fedhpa.cli.options import with_flags
 
 if TYPE_CHECKING:

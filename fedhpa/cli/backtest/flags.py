@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.options import HubFlags, Name
 
 MAX_DAYS = 90
@@ -79,7 +79,7 @@ class Inputs:
         typer.Argument(
             metavar="[fhpa]",
             help="The kind, then its name; or fhpa/NAME.",
-            autocompletion=suggestions.objects,
+            autocompletion=completion.objects,
         ),
     ] = ""
     name: Name = ""

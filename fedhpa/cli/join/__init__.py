@@ -11,7 +11,7 @@ import typer
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import AcceptedServer
 from fedhpa.api.rights import Propagation
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
 from fedhpa.cli.hub_client import HUB
 from fedhpa.cli.options import Hub, cluster_name, seconds_of, with_flags
@@ -133,7 +133,7 @@ def unjoin(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
+            metavar="NAME", help="Name of the Cluster on the hub.", autocompletion=completion.clusters
         ),
     ],
     cluster_kubeconfig: ClusterKubeconfig = None,
