@@ -207,31 +207,22 @@ async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock) -
     elif not record.decision:
         note = f"the last decision of {where} was too large to be recorded"
     else:
-        now = clock.wall()
-        return Explanation(where, record, status, _deleted(raw, now) or _late(raw, now))
+        return Explanation(where, record, status, _delay(raw, clock.wall()))
     return Explanation(where, None, status, note)
 
 
-def _deleted(raw: Mapping[str, Any], now: float) -> str:
-    """Returns the reason why an object that was deleted is still there; "" if it was not deleted."""
+def _delay(raw: Mapping[str, Any], now: float) -> str:
+    """Returns why a deleted object is still there, or that its status is too old; else ""."""
     from fedhpa.api.member_hpas import DELETION_WAITS
     from fedhpa.api.times import parse_time
 
-    deleted = parse_time(raw["metadata"].get("deletionTimestamp"))
-    return "" if deleted is None else f"it was deleted {age(now - deleted)} ago, and waits: {DELETION_WAITS}"
-
-
-def _late(raw: Mapping[str, Any], now: float) -> str:
-    """Returns a warning if the status is older than a running controller leaves it, else ""."""
-    old = silent_seconds(raw, now)
-    return (
-        ""
-        if old is None
-        else (
-            f"warning: the status is {age(old)} old, and a running controller renews it within "
-            f"{age(STILL_SECONDS + 4 * period_of(raw))}: {NO_CONTROLLER}"
-        )
-    )
+    if (deleted := parse_time(raw["metadata"].get("deletionTimestamp"))) is not None:
+        return f"it was deleted {age(now - deleted)} ago, and waits: {DELETION_WAITS}"
+    if (old := silent_seconds(raw, now)) is None:
+        return ""
+    longest = age(STILL_SECONDS + 4 * period_of(raw))
+    renews = f"a running controller renews it within {longest}: {NO_CONTROLLER}"
+    return f"warning: the status is {age(old)} old, and {renews}"
 
 
 def period_of(raw: Mapping[str, Any]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -138,18 +138,14 @@ def command() -> TyperGroup:
 
 
 def _use_plain_words(group: Any) -> None:
-    """Lets the help name the values of options in words, and not by Python's types."""
+    """Lets the help name values in words, and not by Python's types. An argument has its name for that."""
     for below in group.commands.values() if hasattr(group, "commands") else ():
         _use_plain_words(below)
     for parameter in group.params:
-        is_option = parameter.opts[0].startswith("-")
-        parameter.display_type = partial(_shown, parameter.display_type if is_option else None)
-
-
-def _shown(typed: Callable[[Any], str] | None, ctx: Any) -> str:
-    """Returns the word for an option's value; "" for an argument, whose name says it."""
-    label = "" if typed is None else typed(ctx).strip("<>")
-    return PLAIN_WORDS.get(label, label)
+        typed = parameter.display_type if parameter.opts[0].startswith("-") else lambda _: ""
+        parameter.display_type = lambda ctx, typed=typed: PLAIN_WORDS.get(
+            label := typed(ctx).strip("<>"), label
+        )
 
 
 def run(arguments: list[str], program: str = PROGRAM) -> int:

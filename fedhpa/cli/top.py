@@ -28,6 +28,8 @@ MAX_NAME: Final = 22
 MAX_USAGE: Final = 12
 # The limits in words that fit into 80 columns, by the reason of ScalingLimited.
 LIMITS: Final = {"TooFewReplicas": "at minimum", "TooManyReplicas": "at maximum"}
+# Words that most reasons have, and that 80 columns have no room for.
+COMMON: Final = " resource utilization (percentage of request)"
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -201,7 +203,7 @@ def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:
     usage = one["targets"].partition(", ")[0].removeprefix("cpu: ")
     yield one_line(usage.replace("<unknown>", "?"), MAX_USAGE)
     yield age(one["ageSeconds"])
-    yield one_line(one["holds"], 200)
+    yield one_line(one["holds"].replace(COMMON, ""), 200)
 
 
 def bars(replicas: Iterable[Any]) -> str:

@@ -6,20 +6,13 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
-from fedhpa.api import rights
+from fedhpa.api import membership, rights
 from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.free_json import entries, text_at, time_at
 from fedhpa.api.identity import IDENTITY_PATH, Claim, duplicates_of, valid_uid
 from fedhpa.api.member_sources import CLUSTERS
-from fedhpa.api.membership import (
-    CLUSTER_LABEL,
-    METRICS_ANNOTATION,
-    RENEWED,
-    RENEWED_VALUE,
-    SECRET_ANNOTATION,
-)
 from fedhpa.api.taints import OWN_TAINTS, PROBE_TAINTS
 from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
@@ -146,11 +139,8 @@ class Members:
     async def _follow(self, member: Member) -> None:
         site, name, cluster, again = self._site, member.name, member.cluster, member.again
         hub, key = site.hub, secret_key(cluster)
-        by = (
-            f"The annotation {SECRET_ANNOTATION}"
-            if SECRET_ANNOTATION in (cluster.metadata.annotations or {})
-            else ""
-        )
+        is_annotated = membership.SECRET_ANNOTATION in (cluster.metadata.annotations or {})
+        by = f"The annotation {membership.SECRET_ANNOTATION}" if is_annotated else ""
         if key is None:
             what = f"{by} is not NAMESPACE/NAME of a Secret." if by else "spec.secretRef names no Secret."
             site.add("member-secret-missing", name, again, what=what)
@@ -169,12 +159,10 @@ class Members:
         bundle = (secret.data or {}).get("caBundle", "")
         member.certificates = from_bundle(name, f"the caBundle of {name}", bundle)
         answer, skew = await session.timed("/readyz", self._clock)
-        owner = (secret.metadata.labels or {}).get(CLUSTER_LABEL, "")
-        foreign = (
-            f"The label of the Secret {shown} names the Cluster {owner}." if owner and owner != name else ""
-        )
-        if by and not owner:
-            foreign = f"{by} names {shown}, which fedhpa join did not write."
+        owner = (secret.metadata.labels or {}).get(membership.CLUSTER_LABEL, "")
+        foreign = f"{by} names {shown}, which fedhpa join did not write." if by and not owner else ""
+        if owner not in ("", name):
+            foreign = f"The label of the Secret {shown} names the Cluster {owner}."
         # The Secret of another cluster has its token and its CA.
         is_ready = not isinstance(answer, Problem) or answer.cause is Cause.FORBIDDEN
         if foreign and (is_ready or answer.cause in (Cause.UNAUTHORIZED, Cause.UNTRUSTED)):
@@ -191,7 +179,8 @@ class Members:
         member.session = session
         self._token(member, access.token, secret)
         if name in site.shares_token:
-            named = "/".join(metrics_key(cluster) or ()) or f"that the annotation {METRICS_ANNOTATION} names"
+            unread = f"that the annotation {membership.METRICS_ANNOTATION} names"
+            named = "/".join(metrics_key(cluster) or ()) or unread
             site.add("member-metrics-secret-missing", name, again, named=named, used=shown)
         if skew and abs(skew - site.skew) > MAX_SKEW_SECONDS:
             site.add("member-clock-skew", name, skew=skew_text(skew - site.skew))
@@ -270,7 +259,7 @@ class Members:
         life = life_of(token, secret.metadata.annotations or {})
         if life is None:
             return
-        is_renewed = (secret.metadata.labels or {}).get(RENEWED) == RENEWED_VALUE
+        is_renewed = (secret.metadata.labels or {}).get(membership.RENEWED) == membership.RENEWED_VALUE
         left = life.expires - self._site.now
         soon = min(SOON_SECONDS, LEAST_SHARE * (life.expires - life.issued))
         if left <= (soon if is_renewed else max(soon, DAY_SECONDS)):
@@ -322,7 +311,7 @@ def _check_cluster(site: Site, cluster: Cluster) -> None:
 def _removal(site: Site, cluster: Cluster) -> str:
     """Returns the command that removes a Cluster, which `fedhpa unjoin` does only for what join made."""
     name = cluster.metadata.name
-    if (cluster.metadata.labels or {}).get(CLUSTER_LABEL) == name:
+    if (cluster.metadata.labels or {}).get(membership.CLUSTER_LABEL) == name:
         return site.commands.fedhpa("unjoin {}", name)
     if not cluster.metadata.deletionTimestamp:
         return site.commands.kubectl("delete cluster {}", name)

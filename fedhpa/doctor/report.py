@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -30,7 +29,7 @@ _ORDER: Final = {kind: position for position, kind in enumerate(TABLE)}
 # A fix that begins with a program is a command; any other is advice.
 _PROGRAMS: Final = ("kubectl ", "fedhpa ", "helm ")
 # How API servers say which right the caller lacks.
-_LACKING: Final = re.compile(r'cannot (\w+) (?:resource|path) "([\w./-]+)"(?: in API group "([\w.-]*)")?')
+_LACKING: Final = re.compile(r'cannot (\w+) (?:resource|path) "([\w./-]+)"')
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -111,42 +110,41 @@ class Report:
         }
 
     def to_text(self) -> str:
-        """Returns the report as text, which begins with the context and the server."""
-        lines = [f"context {self.context or '(none)'}, server {self.server or 'unknown'}"]
+        """Returns the report as text: the context and the server, the verdict, then what it is about."""
+        lines = [f"context {self.context or '(none)'}, server {self.server or 'unknown'}", self._verdict()]
         for name, one in sorted(self.members.items()):
-            parts = [
-                one["source"],
-                one["version"],
-                *(f"{key}={value}" for key, value in one["properties"].items()),
-            ]
-            lines.append(f"member {name}: {one_line(', '.join(filter(None, parts)), MAX_WHAT)}")
+            properties = (f"{key}={value}" for key, value in one["properties"].items())
+            parts = ", ".join(filter(None, (one["source"], one["version"], *properties)))
+            lines.append(f"member {name}: {one_line(parts, MAX_WHAT)}")
         for each in self.findings:
-            parts = {"what": each.what, "why": TABLE[each.id]["why"], "fix": each.command, "do": each.advice}
+            texts = {"what": each.what, "why": TABLE[each.id]["why"], "fix": each.command, "do": each.advice}
             lines.append(f"{each.id}  {each.subject}")
-            lines += [f"  {word:<4}  {text}" for word, text in parts.items() if text]
-        lines += self._unchecked()
-        if not self._findings:
-            number = len(self._skipped)
-            were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"
-            counts = ", ".join(f"{kind}: {count}" for kind, count in self.counts.items())
-            verdict = f"nothing was found, but {were}" if number else "healthy"
-            lines.append(verdict + (f" ({counts})" if counts else ""))
-        return "\n".join(lines) + "\n"
-
-    def _unchecked(self) -> list[str]:
-        """Returns a line for each check that was not made, but one for all that lack a right."""
-        lines, checks = [], defaultdict(list)
+            lines += [f"  {word:<4}  {text}" for word, text in texts.items() if text]
+        # One line has all checks that lack a right.
+        lacking: dict[str, list[str]] = {}
         for check, why in self._skipped:
             if found := _LACKING.search(why):
-                checks[" ".join((found[1], ".".join(filter(None, found.group(2, 3)))))].append(check)
+                lacking.setdefault(" ".join(found.groups()), []).append(check)
             else:
                 lines.append(f"not checked: {check}: {why}")
-        if checks:
-            rights = ", ".join(f"{names(found)} ({right})" for right, found in checks.items())
+        if lacking:
+            rights = ", ".join(f"{names(checks)} ({right})" for right, checks in lacking.items())
             lines.append(f"not checked, because you lack the right in brackets: {rights}")
             if not self.is_limited:
                 lines.append("with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE")
-        return lines
+        return "\n".join(lines) + "\n"
+
+    def _verdict(self) -> str:
+        number, counts = (
+            len(self._skipped),
+            ", ".join(f"{kind}: {count}" for kind, count in self.counts.items()),
+        )
+        if self._findings:
+            order = ": mend them in this order, because an earlier one may cause a later one"
+            return counted(len(self._findings), "finding") + (order if len(self._findings) > 1 else "")
+        were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"
+        found = f"nothing was found, but {were}" if number else "healthy"
+        return found + (f" ({counts})" if counts else "")
 
 
 class Commands:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from shlex import quote
-from typing import Final, NamedTuple
+from typing import Final
 
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
@@ -34,25 +34,15 @@ _ZERO: Final = {"name": "cpu", "target": {"type": "AverageValue", "averageValue"
 _RULE: Final = {"name": "doctor", "targetReplicas": 1, "suspend": True}
 
 
-class _Trial(NamedTuple):
-    """A dry run. `words` must be in the refusal of our webhook, and are "" for a valid object.
-
-    Karmada's webhook refuses the valid FederatedHPA, because it has no metrics of type External.
-    """
-
-    kind: str
-    spec: Json
-    words: str = ""
-
-
-# The schema accepts 31 February.
-TRIALS: Final = (
-    _Trial(KIND, {"maxReplicas": 2, "metrics": [{"type": "External", "external": _EXTERNAL}]}),
-    _Trial(
-        KIND, {"maxReplicas": 2, "metrics": [{"type": "Resource", "resource": _ZERO}]}, "must be positive"
-    ),
-    _Trial(CRON_KIND, {"rules": [_RULE | {"schedule": "0 0 1 1 *"}]}),
-    _Trial(CRON_KIND, {"rules": [_RULE | {"schedule": "0 0 31 2 *"}]}, "invalid cron format"),
+# Dry runs: a kind, a spec, and the words in the refusal of our webhook, "" for a valid object. Karmada's
+# webhook refuses the valid FederatedHPA, because it has no metrics of type External. The schema accepts 31
+# February.
+_Trial = tuple[str, Json, str]
+TRIALS: Final[tuple[_Trial, ...]] = (
+    (KIND, {"maxReplicas": 2, "metrics": [{"type": "External", "external": _EXTERNAL}]}, ""),
+    (KIND, {"maxReplicas": 2, "metrics": [{"type": "Resource", "resource": _ZERO}]}, "must be positive"),
+    (CRON_KIND, {"rules": [_RULE | {"schedule": "0 0 1 1 *"}]}, ""),
+    (CRON_KIND, {"rules": [_RULE | {"schedule": "0 0 31 2 *"}]}, "invalid cron format"),
 )
 
 
@@ -76,7 +66,7 @@ async def check_admission(site: Site, absent: set[str]) -> list[Certificate]:
             text_at(one, "values", 0) for one in limits if (one.get("key"), one.get("operator")) == keys
         ]
         space = next(filter(None, spaces), site.hub.client.config.namespace)
-        await _verdicts(site, space, [one for one in TRIALS if one.kind not in (*absent, *missing)])
+        await _verdicts(site, space, [one for one in TRIALS if one[0] not in (*absent, *missing)])
     configs = [at(hook, "clientConfig") for hook in ours]
     url = next((text_at(each, "url") for each in configs if text_at(each, "url")), "")
     bundles = [text_at(each, "caBundle") for each in configs]
@@ -117,7 +107,7 @@ def _registration(site: Site) -> str:
 
 async def _verdicts(site: Site, space: str, trials: Sequence[_Trial]) -> None:
     """Adds what the dry runs show."""
-    answers = await asyncio.gather(*(_trial(site, space, each) for each in trials))
+    answers = await asyncio.gather(*(_trial(site, space, kind, spec) for kind, spec, _ in trials))
     problems = [each for each in answers if isinstance(each, Problem)]
     calls = [each.text for each in problems if each.cause is Cause.FAILED and "calling webhook" in each.text]
     if calls:
@@ -126,17 +116,17 @@ async def _verdicts(site: Site, space: str, trials: Sequence[_Trial]) -> None:
         site.skip("the verdicts of the webhook", problems[0])
     if problems:
         return
-    verdicts = [(one, str(answer)) for one, answer in zip(trials, answers, strict=True)]
-    if wrong := [trial.kind for trial, answer in verdicts if trial.words and not answer]:
+    verdicts = [(kind, words, str(answer)) for (kind, _, words), answer in zip(trials, answers, strict=True)]
+    if wrong := [kind for kind, words, answer in verdicts if words and not answer]:
         fix = _registration(site)
         if not fix.startswith("Run "):
             # Neither kubectl nor helm takes away a selector or a condition that somebody else has added.
             fix = f"{site.commands.kubectl(f'delete validatingwebhookconfiguration {WEBHOOK}')} && {fix}"
         site.add("webhook-not-asked", WEBHOOK, fix, kind=wrong[0])
-    elif other := [answer for trial, answer in verdicts if trial.words not in answer]:
+    elif other := [answer for _, words, answer in verdicts if words not in answer]:
         site.skip("the verdicts of the webhook", f"another plugin refused first: {other[0]}")
-    elif refused := [(trial, answer) for trial, answer in verdicts if answer and not trial.words]:
-        site.add("webhook-refuses-valid-objects", WEBHOOK, kind=refused[0][0].kind, answer=refused[0][1])
+    elif refused := [(kind, answer) for kind, words, answer in verdicts if answer and not words]:
+        site.add("webhook-refuses-valid-objects", WEBHOOK, kind=refused[0][0], answer=refused[0][1])
 
 
 async def _call(site: Site, text: str) -> None:
@@ -174,19 +164,19 @@ async def _service_without_pods(site: Site) -> str:
     return "" if any(at(one, "conditions", "ready") is not False for one in ends) else f"{place}/{name}"
 
 
-async def _trial(site: Site, namespace: str, trial: _Trial) -> str | Problem:
+async def _trial(site: Site, namespace: str, kind: str, spec: Json) -> str | Problem:
     """Returns the refusal of an object; "" if it was admitted, and a problem without a verdict."""
-    plural = f"{trial.kind.lower()}s"
+    plural = f"{kind.lower()}s"
     lacking = await site.hub.lacking([Right("create", GROUP, plural, "", namespace)])
     if lacking and not isinstance(lacking, Problem):
         words = f'you cannot create resource "{plural}" in API group "{GROUP}" in {namespace}'
         return Problem(Cause.FORBIDDEN, words)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}
-    body = {"apiVersion": API_VERSION, "kind": trial.kind, "metadata": {"name": NAME, "namespace": namespace}}
+    body = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": NAME, "namespace": namespace}}
     answer = await site.hub.request(
         "POST",
         resource_path(API_VERSION, plural, namespace),
-        {**body, "spec": {"scaleTargetRef": target, **trial.spec}},
+        {**body, "spec": {"scaleTargetRef": target, **spec}},
         patience=WEBHOOK_SECONDS,
         dryRun="All",
         fieldManager=NAME,
