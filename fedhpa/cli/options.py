@@ -125,7 +125,9 @@ class MetricsApi(StrEnum):
     EXTERNAL = "external"
 
 
-def seconds_of(option: str, text: str, example: str, *, zero: bool = False) -> float:
+def seconds_of(
+    option: str, text: str, example: str, *, zero: bool = False, most: float = float("inf")
+) -> float:
     """Returns the seconds of an option, above 0 or with `zero` from 0 on. Raises ConfigError."""
     from fedhpa.api.times import parse_duration
 
@@ -133,8 +135,9 @@ def seconds_of(option: str, text: str, example: str, *, zero: bool = False) -> f
         seconds = parse_duration(text)
     except InvalidObject as error:
         raise ConfigError(f"{option}: {error}") from error
-    if seconds < 0 or (not seconds and not zero):
-        raise ConfigError(f"{option}={text}: expected a duration above 0, such as {example}")
+    if not 0 <= seconds <= most or (not seconds and not zero):
+        bounds = "above 0" if most == float("inf") else f"of at most {most:g}s"
+        raise ConfigError(f"{option}={text[:50]}: expected a duration {bounds}, such as {example}")
     return seconds
 
 

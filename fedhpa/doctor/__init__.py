@@ -13,12 +13,10 @@ from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.rights import CONTROLLER
 from fedhpa.doctor.bundle import check_bundle, write_bundle
 from fedhpa.doctor.certificates import check_certificates
-from fedhpa.doctor.fleet import check_fleet
-from fedhpa.doctor.hub import check_controllers, check_definitions, check_hub, check_installed
-from fedhpa.doctor.members import Members
+from fedhpa.doctor.hub import check_controllers, check_definitions, check_hub, check_installed, check_rights
+from fedhpa.doctor.members import Members, check_fleet
 from fedhpa.doctor.objects import check_objects
 from fedhpa.doctor.report import TABLE, Commands, Report
-from fedhpa.doctor.rights import check_rights
 from fedhpa.doctor.servers import check_admission, check_aggregation
 from fedhpa.doctor.session import Session
 from fedhpa.doctor.site import Site

@@ -1,25 +1,27 @@
-"""The members: each is followed step by step with the hub's own credentials, up to its first problem."""
+"""The members: each is followed step by step with the hub's own credentials, up to its first problem.
+
+Those that ClusterProfiles or Argo CD register are reached as the processes reach them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from fedhpa.api import membership, rights
 from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.cluster_finalizers import own_finalizers
-from fedhpa.api.errors import InvalidObject
+from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.api.free_json import entries, text_at, time_at
 from fedhpa.api.identity import IDENTITY_PATH, Claim, duplicates_of, valid_uid
-from fedhpa.api.member_sources import CLUSTERS
+from fedhpa.api.member_sources import CLUSTER_PROFILES, CLUSTERS
 from fedhpa.api.taints import OWN_TAINTS, PROBE_TAINTS
 from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
 from fedhpa.doctor.certificates import SOON_SECONDS, Certificate, from_bundle
-from fedhpa.doctor.hub import MAX_SKEW_SECONDS, skew_text
+from fedhpa.doctor.hub import MAX_SKEW_SECONDS, needed, skew_text
 from fedhpa.doctor.report import DAY_SECONDS, expiry, names, removals
-from fedhpa.doctor.rights import needed
 from fedhpa.doctor.session import Cause, Items, Problem, Right, Session, date_of
 from fedhpa.doctor.site import DIRECT, Site
 from fedhpa.kube import ApiClient, Clock, NoCredentials, StaticCredentials, resource_path
@@ -31,13 +33,17 @@ from fedhpa.members import (
     READY,
     Access,
     Cluster,
+    ForeignCluster,
+    MemberRegistry,
     Secret,
     api_config,
     metrics_key,
     read_access,
+    read_providers,
     secret_data,
     secret_key,
 )
+from fedhpa.members import Member as Registered
 
 # Clusters that one run follows, and how many at the same time.
 MAX_CLUSTERS: Final = 1_000
@@ -52,6 +58,9 @@ METRICS_SERVER: Final = (
     "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"
 )
 HPAS: Final = resource_path("autoscaling/v2", "horizontalpodautoscalers")
+# A plugin has ten seconds, and four run at once.
+SYNC_SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 0.1
 
 
 class Member:
@@ -318,3 +327,69 @@ def _removal(site: Site, cluster: Cluster) -> str:
     finalizers = cluster.metadata.finalizers or ()
     kept = [each for each in finalizers if each not in own_finalizers(finalizers)]
     return site.commands.patched("patch cluster {}", name, patch={"metadata": {"finalizers": kept}})
+
+
+async def check_fleet(site: Site, clock: Clock, members: Members) -> list[Member]:
+    """Checks the members that are no Clusters, and returns those that answer.
+
+    Plugins run with the caller's environment, so the rights are those of the caller's credentials.
+    """
+    if not site.sources.has_foreign:
+        return []
+    with suppress(FedHPAError):  # the registry says why
+        is_read = CLUSTER_PROFILES in site.sources.names
+        for provider in read_providers(site.sources.provider_file) if is_read else ():
+            if not provider.servers:
+                site.add("provider-any-server", provider.name)
+    try:
+        registry = MemberRegistry(
+            site.hub.client, deadline=site.hub.seconds, sources=site.sources, clock=clock
+        )
+    except FedHPAError as error:
+        site.skip("the members from other sources", str(error))
+        return []
+    task = asyncio.create_task(registry.run())
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SYNC_SECONDS):
+                # Readiness depends on deadlines, for which there is no event.
+                while not (  # noqa: ASYNC110
+                    registry.synced() and all(map(_is_told, registry.registered.values()))
+                ):
+                    await asyncio.sleep(LOOK_SECONDS)
+        if registry.unlisted is not None:
+            site.skip("the members from other sources", registry.unlisted)
+        followed = []
+        for name, member in sorted(registry.registered.items()):
+            cluster = member.cluster
+            if not isinstance(cluster, ForeignCluster) or member.same_as:
+                continue
+            _report(site, name, member, cluster)
+            # One that may be read in some namespaces only lacks the other rights on purpose.
+            if member.ready and member.access is not None and not cluster.namespaces:
+                followed.append(members.look_inside(cluster, member.access))
+        return await asyncio.gather(*followed)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _is_told(member: Registered) -> bool:
+    """True once the member is ready, or there is a reason that says more than that it was not asked yet."""
+    return member.ready or (member.settled and member.state.message != "not asked yet")
+
+
+def _report(site: Site, name: str, member: Registered, cluster: ForeignCluster) -> None:
+    report, origin, sources = site.report, cluster.source, site.sources
+    report.counts["members"] = report.counts.get("members", 0) + 1
+    where = f"{origin.kind} {origin.namespace}/{origin.name}"
+    version = site.hub.line(cluster.status.kubernetesVersion, 64)
+    report.versions |= {name: version} if version else {}
+    report.members[name] = {"source": where, "version": version, "properties": dict(cluster.properties)}
+    if not member.ready:
+        message = member.state.message
+        waits = "fedhpa join --accept" in message
+        fix = site.commands.fedhpa("join {} --accept -n {}", name, sources.namespace) if waits else ""
+        site.add("member-source-unusable", name, fix, source=where, problem=message)
+    if cluster.health:
+        site.add("member-control-plane-unhealthy", name, source=where, problem=cluster.health)

@@ -155,11 +155,6 @@ class Site:
         return found
 
     @property
-    def objects(self) -> list[Json]:
-        """The objects of our kinds."""
-        return [each for plural in OUR_KINDS for each in self.lists[plural]]
-
-    @property
     def sessions(self) -> list[Session | None]:
         """The sessions of the members, None for one that does not answer."""
         return [one.session for one in self.members]
@@ -223,7 +218,8 @@ class Site:
     @property
     def workloads(self) -> frozenset[str]:
         """The kinds of all targets in lower case."""
-        return frozenset(text_at(each, "spec", "scaleTargetRef", "kind").lower() for each in self.objects)
+        objects = (each for plural in OUR_KINDS for each in self.lists[plural])
+        return frozenset(text_at(each, "spec", "scaleTargetRef", "kind").lower() for each in objects)
 
     def secrets(self, component: str) -> dict[str, list[str]]:
         """Returns the names of the Secrets of all Clusters that a component reads, by namespace."""

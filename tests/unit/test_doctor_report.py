@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from string import Formatter
 from typing import Any, cast
 
 import pytest
 
+from fedhpa.doctor import report as report_module
 from fedhpa.doctor.certificates import Certificate, cause_of, check_certificates
 from fedhpa.doctor.hub import check_installed
 from fedhpa.doctor.report import TABLE, Commands, Report
@@ -107,6 +110,26 @@ def fields_of(kind: str) -> set[str]:
     """Returns the fields of the texts of a finding, without those that every finding has."""
     texts = (TABLE[kind].get(part, "") for part in ("what", "do"))
     return {field for text in texts for _, field, *_ in Formatter().parse(text) if field} - {"subject"}
+
+
+def test_each_finding_is_added_with_the_fields_of_its_words() -> None:
+    """A field that is not given would raise while something is broken, which no other test may reach."""
+    calls = [
+        (node, node.args[0])
+        for path in Path(report_module.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add"
+    ]
+    seen = 0
+    for node, first in calls:
+        given = {keyword.arg for keyword in node.keywords}
+        kinds = {each.value for each in ast.walk(first) if isinstance(each, ast.Constant)} & set(TABLE)
+        if None in given or not kinds:  # **facts, or no finding
+            continue
+        seen += 1
+        for kind in kinds:
+            assert given | {"target"} >= fields_of(str(kind)), kind
+    assert seen > 40
 
 
 @pytest.mark.parametrize(("left", "told"), [(3 * DAY, True), (-3 * DAY, True), (15 * DAY, False)])

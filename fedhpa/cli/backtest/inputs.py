@@ -14,7 +14,7 @@ from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.cli.backtest.flags import Inputs, ModelFlags, StoreFlags
 from fedhpa.cli.files import MAX_BYTES, read_file
 from fedhpa.cli.hub_client import hub_client, hub_error, joined, parse_target, read_object
-from fedhpa.cli.options import HubFlags
+from fedhpa.cli.options import HubFlags, seconds_of
 from fedhpa.cli.preview import CRON_FEDERATED_HPA, FEDERATED_HPA, admitted, read_objects
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def store_of(days: int, flags: StoreFlags) -> Store:
     from metrics_adapter.prometheus import Rules, read, read_rules
     from metrics_adapter.prometheus.access import StoreAccess
 
-    seconds = seconds_of("--step", flags.step) or 0.0
+    seconds = seconds_of("--step", flags.step, "30s", most=MAX_SECONDS)
     if seconds < 5 or seconds != int(seconds):
         raise ConfigError(f"--step={flags.step[:50]}: expected whole seconds from 5s to 1h")
     try:
@@ -65,7 +65,7 @@ def store_of(days: int, flags: StoreFlags) -> Store:
         access.check()
     except ConfigError as error:
         raise ConfigError(str(error).replace("--metrics-store-url", "--prometheus")) from error
-    deadline = seconds_of("--metrics-store-deadline", flags.store_deadline) or 30.0
+    deadline = seconds_of("--metrics-store-deadline", flags.store_deadline, "30s", most=MAX_SECONDS)
     return Store(access, rules, days, seconds, deadline)
 
 
@@ -130,6 +130,7 @@ async def prices_of(hub: ApiClient) -> dict[str, float]:
 
 PRICE_ANNOTATION: Final = "fedhpa.io/price-per-replica-hour"
 DEFAULT_NAMESPACE: Final = "default"
+MAX_SECONDS: Final = 3600.0
 
 
 class Subject(NamedTuple):
@@ -256,26 +257,15 @@ def options_of(flags: ModelFlags) -> Options:
             raise ConfigError(f"--pod-limit={text[:50]}: expected more than 0")
     return Options(
         traffic=flags.traffic,
-        pod_start=seconds_of("--pod-start", flags.pod_start),
-        metrics_age=seconds_of("--metrics-age", flags.metrics_age),
+        pod_start=_optional("--pod-start", flags.pod_start),
+        metrics_age=_optional("--metrics-age", flags.metrics_age),
         pod_limit=limit,
         carry_over=flags.carry_over,
     )
 
 
-def seconds_of(option: str, text: str, most: float = 3600.0) -> float | None:
-    """Returns the seconds of a duration, None for "". Raises ConfigError that names the option."""
-    from fedhpa.api.times import parse_duration
-
-    if not text:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except (InvalidObject, ValueError):
-        seconds = -1.0
-    if not 0 <= seconds <= most:
-        raise ConfigError(f"{option}={text[:50]}: expected a duration such as 30s, at most {most:.0f}s")
-    return seconds
+def _optional(option: str, text: str) -> float | None:
+    return seconds_of(option, text, "30s", zero=True, most=MAX_SECONDS) if text else None
 
 
 def part_of(option: str, text: str) -> float:

@@ -204,14 +204,14 @@ def release_clusters(
     --timeout: Longest wait for a controller that ends; if not set, two minutes.
     -n, --namespace: Namespace of the controller's Leases; if not set, all.
     """
-    from fedhpa.cli.join import registration, release
+    from fedhpa.cli.join import registration, removal
     from fedhpa.kube import SYSTEM
 
     seconds = timeout_seconds(timeout) or 0.0
 
     async def run() -> None:
         async with registration.opened(HUB, hub) as (side, _):
-            await release.release_all(side, namespace, seconds, typer.echo, SYSTEM.monotonic)
+            await removal.release_all(side, namespace, seconds, typer.echo, SYSTEM.monotonic)
 
     asyncio.run(run())
 
