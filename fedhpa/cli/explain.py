@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import typer
 
@@ -19,7 +19,6 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import at, entries, time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, for_terminal, one_line
-from fedhpa.cli import completion
 from fedhpa.cli.hub_client import find_object, joined, parse_any_target, read_object
 from fedhpa.cli.options import HubFlags, Name, with_flags
 
@@ -54,14 +53,7 @@ class Explained(NamedTuple):
 @with_flags()
 def explain(
     hub: HubFlags,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="fhpa|cronfhpa",
-            help="The kind, then its name; or KIND/NAME.",
-            autocompletion=completion.objects,
-        ),
-    ],
+    target: str,
     name: Name = "",
     output: ExplainFormat = "text",
     watch: bool = False,
@@ -74,6 +66,7 @@ def explain(
     Example: fedhpa explain fhpa web -n shop
 
     Options:
+    target fhpa|cronfhpa: The kind, then its name; or KIND/NAME.
     -o, --output: Output format.
     -w, --watch: Print the explanation again when it changes, until Ctrl-C or deletion.
     """

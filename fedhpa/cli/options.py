@@ -230,7 +230,8 @@ def _described(doc: str | None, parameters: list[inspect.Parameter]) -> list[ins
         if not hasattr(one.annotation, "__metadata__"):
             head, _, text = " ".join(next(entries).split()).partition(": ")
             names, _, metavar = head.replace(", ", ",").partition(" ")
-            words: dict[str, Any] = {"help": text, "metavar": metavar or None}
+            completed = completion.objects if one.name == "target" else None
+            words = {"help": text, "metavar": metavar or None, "autocompletion": completed}
             is_option = names.startswith("-")
             kind = typer.Option(*names.split(","), **words) if is_option else typer.Argument(**words)
             one = one.replace(annotation=Annotated[one.annotation, kind])

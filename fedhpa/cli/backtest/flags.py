@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fedhpa.cli import completion
 from fedhpa.cli.options import HubFlags, Name
 
 MAX_DAYS = 90
@@ -63,6 +62,7 @@ class Inputs:
     """The object, its recorded days, the model, and the form of the output.
 
     Options:
+    target [fhpa]: The kind, then its name; or fhpa/NAME.
     -f, --filename: YAML or JSON file with the FederatedHPA, and CronFederatedHPAs if wanted, in place of the
       stored ones.
     --recording FILE: Recording to use: JSON, JSON.gz or CSV; - is standard input.
@@ -74,14 +74,7 @@ class Inputs:
     model: ModelFlags
     store: StoreFlags
     hub: HubFlags
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="[fhpa]",
-            help="The kind, then its name; or fhpa/NAME.",
-            autocompletion=completion.objects,
-        ),
-    ] = ""
+    target: str = ""
     name: Name = ""
     file: str = ""
     recording: str = ""
