@@ -222,22 +222,22 @@ def with_flags(**defaults: Any) -> Callable[[Command], Command]:
 
 
 def _described(doc: str | None, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Returns the parameters with what the docstring of their function or class says of them."""
+    """Returns the parameters with what the docstring of their function or class says of them.
+
+    Raises ValueError if it describes more or fewer than those that are not `Annotated`.
+    """
     block = inspect.cleandoc(doc or "").partition(_OPTIONS)[2]
-    entries = iter(re.split(r"\n(?=\S)", block) if block else ())
-    found = []
-    for one in parameters:
-        if not hasattr(one.annotation, "__metadata__"):
-            head, _, text = " ".join(next(entries).split()).partition(": ")
-            names, _, metavar = head.replace(", ", ",").partition(" ")
-            completed = completion.objects if one.name == "target" else None
-            words = {"help": text, "metavar": metavar or None, "autocompletion": completed}
-            is_option = names.startswith("-")
-            kind = typer.Option(*names.split(","), **words) if is_option else typer.Argument(**words)
-            one = one.replace(annotation=Annotated[one.annotation, kind])
-        found.append(one)
-    assert not [*entries], f"{doc!r} describes more than the parameters"
-    return found
+    plain = [one for one in parameters if not hasattr(one.annotation, "__metadata__")]
+    described = {}
+    for one, entry in zip(plain, re.split(r"\n(?=\S)", block) if block else (), strict=True):
+        head, _, text = " ".join(entry.split()).partition(": ")
+        names, _, metavar = head.replace(", ", ",").partition(" ")
+        completed = completion.objects if one.name == "target" else None
+        words = {"help": text, "metavar": metavar or None, "autocompletion": completed}
+        is_option = names.startswith("-")
+        kind = typer.Option(*names.split(","), **words) if is_option else typer.Argument(**words)
+        described[one.name] = one.replace(annotation=Annotated[one.annotation, kind])
+    return [described.get(one.name, one) for one in parameters]
 
 
 def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Parameter]:

@@ -118,14 +118,14 @@ async def drained_cluster(
     members: TaintFlags = ONLY_CLUSTERS,
 ) -> Drained:
     """Drains a cluster and shows it on stdout, unless `silent`. Raises Refused, and ConfigError."""
-    from fedhpa.cli.drain.draining import Draining, View, for_stdout, limited
+    from fedhpa.cli.drain.draining import Draining, Lines, for_stdout, limited
     from fedhpa.kube import SYSTEM
 
     draining = Draining(name, SYSTEM, members.sources())
     undo, again = (hub.command(word, name, *members.words()) for word in ("uncordon", "drain"))
     try:
         async with hub.client() as (api, _):
-            shown = View() if silent else for_stdout()
+            shown = Lines(silent=True) if silent else for_stdout()
             drained = await draining.run(api, shown, lambda line: typer.echo(line, err=True), timeout=timeout)
     except asyncio.CancelledError:
         if draining.tainted:

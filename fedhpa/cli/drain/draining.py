@@ -42,37 +42,29 @@ MAX_LINES: Final = 50
 OTHER_LINES: Final = 3
 
 
-class View:
-    """Shows a drain to a person. This one shows nothing, for output that is one JSON document."""
+class Lines:
+    """Prints a line for each object that changed, and one with the sum; nothing if `silent`."""
 
-    def show(self, progress: Progress) -> None:
-        """Shows the progress."""
+    def __init__(self, *, silent: bool = False) -> None:
+        self._silent, self._sum = silent, ""
+        self._shown: dict[str, Waiting] = {}
 
     def running(self) -> AbstractContextManager[object]:
         """Returns the context in which it is shown."""
         return nullcontext()
 
-
-class Lines(View):
-    """Prints a line for each object that changed, and one with the sum."""
-
-    def __init__(self) -> None:
-        self._shown: dict[str, Waiting] = {}
-        self._sum = ""
-
     def show(self, progress: Progress) -> None:
         """Prints the changes since the last call."""
-        changed = [one for one in progress.waiting if self._shown.get(one.name) != one]
-        for line in limited(changed):
-            typer.echo(line)
+        lines = limited([one for one in progress.waiting if self._shown.get(one.name) != one])
         self._shown = {one.name: one for one in progress.waiting}
-        line = sum_of(progress)
-        if line != self._sum:
-            self._sum = line
+        if (total := sum_of(progress)) != self._sum:
+            self._sum = total
+            lines.append(total)
+        for line in () if self._silent else lines:
             typer.echo(line)
 
 
-class Bar(View):
+class Bar:
     """Draws one bar over all objects, and a line for each object that waits."""
 
     def __init__(self, console: Console) -> None:
@@ -124,7 +116,7 @@ def sum_of(progress: Progress) -> str:
     return f"{progress.cluster}: {progress.moved} of {counted(progress.total, 'replica')} moved, {wait}"
 
 
-def for_stdout() -> View:
+def for_stdout() -> Lines | Bar:
     """Returns the view for standard output: a bar only in a terminal. rich honours NO_COLOR."""
     from rich.console import Console
 
@@ -231,7 +223,7 @@ class Draining:
         self._clock = clock
 
     async def run(
-        self, hub: ApiClient, view: View, say: Callable[[str], None], *, timeout: float | None = None
+        self, hub: ApiClient, view: Lines | Bar, say: Callable[[str], None], *, timeout: float | None = None
     ) -> Drained:
         """Writes the taint and follows the replicas until nothing waits, or for `timeout` seconds.
 
