@@ -14,7 +14,7 @@ import typer
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.texts import one_line
-from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, painted
+from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, columns, painted
 from fedhpa.cli.hub_client import API_VERSION, asking
 from fedhpa.cli.options import HubFlags, JsonOrText, with_flags
 
@@ -174,22 +174,13 @@ def table(rows: list[Json], width: int, place: str = "") -> list[str]:
     head = ["NAME", "REPLICAS", "CLUSTERS", "USAGE", "AGE", "HOLDS"]
     if not place:
         head.insert(0, "NAMESPACE")
-    cells = [list(_cells(one, with_namespace=not place)) for one in rows]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    lines = [painted(_line(head, widths, width), BOLD)]
+    head_line, *lines = columns([head, *(list(_cells(one, with_namespace=not place)) for one in rows)], width)
     colours = {4: RED, 3: YELLOW, 2: YELLOW, 1: GREEN}
-    lines += [
-        painted(_line(texts, widths, width), colours.get(one["attention"], ""))
-        for one, texts in zip(rows, cells, strict=True)
+    shown = zip(rows, lines, strict=True)
+    return [
+        painted(head_line, BOLD),
+        *(painted(line, colours.get(one["attention"], "")) for one, line in shown),
     ]
-    return lines
-
-
-def _line(texts: list[str], widths: list[int], width: int) -> str:
-    *fixed, last = texts
-    line = "  ".join(text.ljust(size) for text, size in zip(fixed, widths, strict=False))
-    room = width - len(line) - 2
-    return f"{line}  {one_line(last, max(room, 4)) if width else last}"[: width or None].rstrip()
 
 
 def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the checks know of an installation: all lists are read once, and the commands that mend it.
+"""An installation as the checks know it: all of its lists, read once, and the commands that mend it.
 
 A list or an object that could not be read is one with a problem, through which checks go without asking.
 """
@@ -34,7 +34,7 @@ RBAC: Final = "rbac.authorization.k8s.io/v1"
 VALIDATING, MUTATING = "validatingwebhookconfigurations", "mutatingwebhookconfigurations"
 CRDS, ROLES = "customresourcedefinitions", "clusterrolebindings"
 OUR_KINDS: Final = ("federatedhpas", "cronfederatedhpas")
-# What is read of the hub: lists, objects by their names, and those in the namespace of the installation.
+# The lists of the hub that are read, the objects by their names, and those beside the processes.
 _LISTS: Final = {
     VALIDATING: "admissionregistration.k8s.io/v1",
     MUTATING: "admissionregistration.k8s.io/v1",
