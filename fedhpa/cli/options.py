@@ -233,7 +233,7 @@ def _described(doc: str | None, parameters: list[inspect.Parameter]) -> list[ins
         head, _, text = " ".join(entry.split()).partition(": ")
         names, _, metavar = head.replace(", ", ",").partition(" ")
         completed = completion.objects if one.name == "target" else None
-        words = {"help": text, "metavar": metavar or None, "autocompletion": completed}
+        words: dict[str, Any] = {"help": text, "metavar": metavar or None, "autocompletion": completed}
         is_option = names.startswith("-")
         kind = typer.Option(*names.split(","), **words) if is_option else typer.Argument(**words)
         described[one.name] = one.replace(annotation=Annotated[one.annotation, kind])

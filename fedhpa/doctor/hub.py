@@ -102,18 +102,20 @@ def check_definitions(site: Site) -> set[str]:
         if text_at(stored, "metadata", "labels", "helm.sh/chart") == f"fedhpa-{version('fedhpa')}":
             forced = "apply --server-side --field-manager=helm --force-conflicts -f -"
             command = site.commands.applied(words, words=forced)
-        if isinstance(stored, Problem) and stored.cause is Cause.ABSENT:
-            absent.add(kind)
-            site.add("crd-missing", kind, command)
+        if isinstance(stored, Problem):
+            if stored.cause is Cause.ABSENT:
+                absent.add(kind)
+                site.add("crd-missing", kind, command)
+            else:
+                site.skip(f"the CRD of {kind}s", stored)
             continue
         try:
-            lost = [] if isinstance(stored, Problem) else lost_fields(own, stored)
-            foreign = is_foreign(stored) if lost and wanted is FEDERATED_HPA else set(lost) >= _KARMADAS
+            lost = lost_fields(own, stored)
+            foreign = is_foreign(stored) if wanted is FEDERATED_HPA else set(lost) >= _KARMADAS
         except (AttributeError, TypeError, KeyError) as error:
-            stored, lost = f"its schema cannot be read: {type(error).__name__}", []
-        if not isinstance(stored, dict):
-            site.skip(f"the CRD of {kind}s", stored)
-        elif lost:
+            site.skip(f"the CRD of {kind}s", f"its schema cannot be read: {type(error).__name__}")
+            continue
+        if lost:
             site.add("crd-fields-pruned" if foreign else "crd-outdated", kind, command, fields=names(lost))
     return absent
 

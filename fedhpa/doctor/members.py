@@ -173,12 +173,12 @@ class Members:
         if owner not in ("", name):
             foreign = f"The label of the Secret {shown} names the Cluster {owner}."
         # The Secret of another cluster has its token and its CA.
-        is_ready = not isinstance(answer, Problem) or answer.cause is Cause.FORBIDDEN
-        if foreign and (is_ready or answer.cause in (Cause.UNAUTHORIZED, Cause.UNTRUSTED)):
+        problem = answer if isinstance(answer, Problem) and answer.cause is not Cause.FORBIDDEN else None
+        if foreign and (problem is None or problem.cause in (Cause.UNAUTHORIZED, Cause.UNTRUSTED)):
             site.add("member-secret-foreign", name, again, what=foreign)
-        if isinstance(answer, Problem) and not is_ready:
-            if not site.report.has("member-secret-foreign", name):
-                self._unreachable(member, access, secret, answer)
+        elif problem is not None:
+            self._unreachable(member, access, secret, problem)
+        if problem is not None:
             return
         ready = cluster.condition(READY)
         if ready is not None and ready.status != "True" and ready.reason not in OWN_REASONS:

@@ -90,17 +90,17 @@ class Site:
     async def read_objects(self) -> None:
         """Reads the objects of our kinds, and the autoscalers beside them."""
         path = resource_path("autoscaling/v2", "horizontalpodautoscalers", self.only)
-        *_, self.autoscalers = await asyncio.gather(
-            *(self._list(plural, API_VERSION, self.only) for plural in OUR_KINDS),
-            self.hub.list(path, StoredAutoscaler),
+        lists = (self._list(plural, API_VERSION, self.only) for plural in OUR_KINDS)
+        self.autoscalers, _ = await asyncio.gather(
+            self.hub.list(path, StoredAutoscaler), asyncio.gather(*lists)
         )
 
     async def read(self, system: str) -> None:
         """Reads everything else. `system` is the namespace of the installation; "" looks for it."""
-        *_, self.clusters = await asyncio.gather(
-            *(self._list(plural, version) for plural, version in _LISTS.items()),
-            *(self._get(*each) for each in _NAMED),
+        self.clusters, *_ = await asyncio.gather(
             self.hub.list(CLUSTERS_PATH, Cluster),
+            asyncio.gather(*(self._list(plural, version) for plural, version in _LISTS.items())),
+            asyncio.gather(*(self._get(*each) for each in _NAMED)),
         )
         subjects = entries(self.found[ROLES][rights.CONTROLLER_ROLE], "subjects")
         found = next((text_at(each, "namespace") for each in subjects if each.get("namespace")), "")

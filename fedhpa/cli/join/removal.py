@@ -103,9 +103,6 @@ async def _release(hub: Side, metadata: Mapping[str, Any]) -> None:
         await change_finalizers(hub.api, metadata, without_own, manager=MANAGER, deadline=DEADLINE_SECONDS)
 
 
-Say = Callable[[str], None]
-
-
 async def remove(
     name: str,
     namespace: str,
