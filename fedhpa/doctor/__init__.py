@@ -75,8 +75,8 @@ async def examine(
             check_fleet(site, clock, members),
         )
         site.members = [*followed, *foreign]
+        if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
+            check_controllers(site)
         await check_objects(site)
-    if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
-        check_controllers(site)
     check_certificates(site, [*webhooks, *apis, *(one for each in followed for one in each.certificates)])
     return report

@@ -83,6 +83,7 @@ class Scaled:
 async def check_objects(site: Site) -> None:
     """Adds what is wrong with the objects. One that is not Ready for another reason has its own words."""
     objects: list[Scaled] = []
+    contested: set[str] = set()
     for plural, kind in zip(OUR_KINDS, SHORT, strict=True):
         found = site.lists[plural]
         if found.problem:
@@ -91,6 +92,7 @@ async def check_objects(site: Site) -> None:
             continue
         site.report.counts[f"{kind}s"] = len(found)
         if acted := [_name(raw) for raw in found if _is_karmadas(site, kind, raw)]:
+            contested |= {f"{SHORT[kind]} {name}" for name in acted}
             site.add("karmada-controller-active", f"{kind}s", objects=names(acted), controller=_SWITCH[kind])
         for raw in found:
             if (own := from_json(kind, raw)) is not None:
@@ -110,7 +112,7 @@ async def check_objects(site: Site) -> None:
         _status(each)
         if each.own.kind == KIND:
             await _check_external(site, each)
-        if len(site.report.findings) == before:
+        if len(site.report.findings) == before and each.subject not in contested:
             await _check_ready(site, each)
 
 
@@ -314,11 +316,17 @@ async def _check_ready(site: Site, found: Scaled) -> None:
     reason, message = text_at(ready, "reason"), text_at(ready, "message")
     if "missing request for" in message:
         found.add("requests-missing", _requests(site, found, message), what=message)
-    elif not await _unknown_metric(site, found):
+    elif not await _unknown_metric(site, found) and not _is_unattended(site, found.own.kind):
         what = f"{reason}: {message}" if ready else "It has no status yet: no controller has looked at it."
         words = f"explain {SHORT[found.own.kind]} {{}} -n {{}}"
         advice = f"See why: {site.commands.fedhpa(words, found.own.name, found.own.namespace)}"
         found.add("object-not-ready", advice, what=what)
+
+
+def _is_unattended(site: Site, kind: str) -> bool:
+    """True if a finding says that nobody runs the controller of a kind, so that no status is renewed."""
+    has = site.report.has
+    return has("controller-not-running") or has("lease-not-held", f"{kind.lower()} controller")
 
 
 def _requests(site: Site, found: Scaled, message: str) -> str:
