@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from certs import IssuedCertificate
     from certs.certificate_store import CertificateStore
     from certs.stored import Reading
+    from fedhpa.kube import ApiClient
+
+T = TypeVar("T")
 
 SecretsNamespace = Annotated[
     str, typer.Option("-n", "--namespace", help="Namespace of the Secrets: the controller's.")
@@ -46,24 +48,29 @@ TEXTS = {
 }
 
 
+@with_flags()
 def issue(
-    ca_dir: Annotated[Path, typer.Option(help="Folder of the CA's ca.crt and ca.key.")],
-    out: Annotated[Path, typer.Option(help="Folder to write tls.crt and tls.key to.")],
-    common_name: Annotated[str, typer.Option(help="Common name; in a client certificate, the user name.")],
-    dns: Annotated[
-        list[str] | None,
-        typer.Option(help="DNS name of the server, for example SERVICE.NAMESPACE.svc; repeatable."),
-    ] = None,
-    ip: Annotated[list[str] | None, typer.Option(help="IP address of the server; repeatable.")] = None,
-    client: Annotated[bool, typer.Option("--client", help="Issue a client certificate.")] = False,
-    organization: Annotated[
-        list[str] | None, typer.Option(help="Group of the client certificate's user; repeatable.")
-    ] = None,
+    ca_dir: Path,
+    out: Path,
+    common_name: str,
+    dns: list[str] | None = None,
+    ip: list[str] | None = None,
+    client: bool = False,
+    organization: list[str] | None = None,
 ) -> None:
     """Issue a certificate from a CA in files, or keep the existing one if it still fits.
 
     A missing CA is created for ten years, and an existing one stays as it is. A certificate is renewed when
     less than a third of its lifetime is left, or when another CA signs.
+
+    Options:
+    --ca-dir: Folder of the CA's ca.crt and ca.key.
+    --out: Folder to write tls.crt and tls.key to.
+    --common-name: Common name; in a client certificate, the user name.
+    --dns: DNS name of the server, for example SERVICE.NAMESPACE.svc; repeatable.
+    --ip: IP address of the server; repeatable.
+    --client: Issue a client certificate.
+    --organization: Group of the client certificate's user; repeatable.
     """
     from certs import ensure_authority, ensure_certificate
 
@@ -100,12 +107,8 @@ def show(
     output: Output = JsonOrText.TEXT,
 ) -> None:
     """Show the CA, the certificates and the CA bundles of the controller. Exit 1 if something is wrong."""
-
-    async def read() -> Reading:
-        async with _store(hub, namespace, certificates_kubeconfig) as store:
-            return await store.read()
-
-    report = report_of(asyncio.run(read()), namespace)
+    reading = _with_store(lambda store: store.read(), hub, namespace, certificates_kubeconfig)
+    report = report_of(reading, namespace)
     typer.echo(json.dumps(report, indent=2) if output is JsonOrText.JSON else as_text(report))
     if report["problems"]:
         raise typer.Exit(1)
@@ -114,16 +117,19 @@ def show(
 @with_flags()
 def publish(
     hub: Hub,
-    ca_file: Annotated[Path, typer.Option(help="PEM file of the CA, or of two of them.")],
+    ca_file: Path,
     namespace: SecretsNamespace = NAMESPACE,
 ) -> None:
     """Write a CA in a file into the webhook configurations and APIServices of this project on the hub.
 
     The controller with --manage-certificates publishes its own CA by itself. APIServices of other servers
     stay as they are.
+
+    Options:
+    --ca-file: PEM file of the CA, or of two of them.
     """
     pem = read_certificates("--ca-file", ca_file)
-    written = asyncio.run(_publish(pem, hub, namespace))
+    written = _with_store(lambda store: _publish(pem, store), hub, namespace)
     for name in written:
         typer.echo(f"published {name}", err=True)
     if not written:
@@ -133,13 +139,8 @@ def publish(
 @with_flags()
 def rotate_ca(
     hub: Hub,
-    settle_time: Annotated[
-        str,
-        typer.Option(help="Time in which every API server uses a new CA, and every pod a new certificate."),
-    ] = "5m",
-    timeout: Annotated[
-        str, typer.Option(help="Time in which the controller must publish a CA and issue certificates.")
-    ] = "2m",
+    settle_time: str = "5m",
+    timeout: str = "2m",
     namespace: SecretsNamespace = NAMESPACE,
     certificates_kubeconfig: SecretsKubeconfig = "",
 ) -> None:
@@ -148,17 +149,20 @@ def rotate_ca(
     The new CA is published beside the old one, then both certificates are issued from it, and then the old
     CA is dropped. After an interruption nothing fails: run the command again, and it continues. Needs a
     controller with --manage-certificates. Exit 1 if the controller does not do its part in time.
+
+    Options:
+    --settle-time: Time in which every API server uses a new CA, and every pod a new certificate.
+    --timeout: Time in which the controller must publish a CA and issue certificates.
     """
     from certs.rotation import NotKept
 
-    times = (
-        seconds_of("--settle-time", settle_time, "5m", zero=True),
-        seconds_of("--timeout", timeout, "2m", zero=True),
-    )
+    settle = seconds_of("--settle-time", settle_time, "5m", zero=True)
+    longest = seconds_of("--timeout", timeout, "2m", zero=True)
     again = "No request is refused meanwhile. Continue with the same command"
     try:
         with asking("cannot change Secret fedhpa-ca"):
-            asyncio.run(_rotate(*times, hub, namespace, certificates_kubeconfig))
+            rotated = functools.partial(_rotate, settle, longest)
+            _with_store(rotated, hub, namespace, certificates_kubeconfig)
     except NotKept as error:
         typer.echo(f"stopped: {error}. See: fedhpa certs show, and the controller's log. {again}.", err=True)
         raise typer.Exit(1) from error
@@ -167,49 +171,49 @@ def rotate_ca(
         raise
 
 
-async def _rotate(settle: float, timeout: float, hub: Hub, namespace: str, secrets: str) -> None:
+async def _rotate(settle: float, timeout: float, store: CertificateStore) -> None:
     from certs.rotation import Rotation
     from certs.stored import CA_SECRET, Status
 
-    async with _store(hub, namespace, secrets) as store:
-        reading = await store.read()
-        name = f"Secret {CA_SECRET} in {store.namespace}"
-        if problem := reading.problems.get(f"secrets/{CA_SECRET}"):
-            raise ConfigError(f"{name}: {problem.text}")
-        if reading.ca.status is Status.ABSENT or reading.ca.signer is None:
-            raise ConfigError(f"{name} has no CA: {NO_CA}")
-        say = functools.partial(typer.echo, err=True)
-        await Rotation(store, say, time.time, settle=settle, timeout=timeout).run()
+    reading = await store.read()
+    name = f"Secret {CA_SECRET} in {store.namespace}"
+    if problem := reading.problems.get(f"secrets/{CA_SECRET}"):
+        raise ConfigError(f"{name}: {problem.text}")
+    if reading.ca.status is Status.ABSENT or reading.ca.signer is None:
+        raise ConfigError(f"{name} has no CA: {NO_CA}")
+    say = functools.partial(typer.echo, err=True)
+    await Rotation(store, say, time.time, settle=settle, timeout=timeout).run()
 
 
-async def _publish(pem: bytes, hub: Hub, namespace: str) -> list[str]:
+async def _publish(pem: bytes, store: CertificateStore) -> list[str]:
     """Returns the names of the registrations that were written."""
     from certs.certificate_store import with_bundle
     from certs.stored import Status, bundle_of
 
-    async with _store(hub, namespace, "") as store:
-        reading = await store.read()
-        if reading.ca.status is Status.OURS:
-            raise ConfigError("--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA")
-        written = []
-        for each in reading.registrations:
-            if each.found is None or each.trusts_only(bundle_of(pem)):
-                continue
+    reading, written = await store.read(), []
+    if reading.ca.status is Status.OURS:
+        raise ConfigError("--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA")
+    for each in reading.registrations:
+        if each.found is not None and not each.trusts_only(bundle_of(pem)):
             with asking(f"cannot write {each.name}"):
                 await store.write(each.name, with_bundle(each.found, pem))
             written.append(each.name)
-        return written
+    return written
 
 
-@asynccontextmanager
-async def _store(flags: Hub, namespace: str, secrets: str) -> AsyncIterator[CertificateStore]:
-    """Yields the store. `secrets` is the kubeconfig of the cluster with the Secrets, "" for the hub's."""
-    from certs.certificate_store import CertificateStore
+def _with_store(
+    call: Callable[[CertificateStore], Awaitable[T]], flags: Hub, namespace: str, secrets: str = ""
+) -> T:
+    """Returns what a call returns. `secrets` is the kubeconfig of the Secrets, "" if the hub has them."""
 
-    async with AsyncExitStack() as stack:
-        hub, _ = await stack.enter_async_context(flags.client())
-        api, _ = await stack.enter_async_context(Hub(secrets).client()) if secrets else (hub, "")
-        yield CertificateStore(api, hub, namespace)
+    async def run(hub: ApiClient, _: str) -> T:
+        from certs.certificate_store import CertificateStore
+
+        async with AsyncExitStack() as stack:
+            api = (await stack.enter_async_context(Hub(secrets).client()))[0] if secrets else hub
+            return await call(CertificateStore(api, hub, namespace))
+
+    return flags.run(run)
 
 
 def report_of(reading: Reading, namespace: str) -> dict[str, Any]:

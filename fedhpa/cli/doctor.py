@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -25,31 +25,23 @@ MAX_TIMEOUT: Final = 60.0
 def doctor(
     hub: Hub,
     members: MemberFlags,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "-n",
-            "--namespace",
-            help="Check only the objects in this namespace, for people with rights in one.",
-        ),
-    ] = "",
-    system_namespace: Annotated[
-        str, typer.Option(help="Namespace of the installation; if not set, it is looked for.")
-    ] = "",
+    namespace: str = "",
+    system_namespace: str = "",
     output: Output = JsonOrText.TEXT,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(help="Also write a tar.gz for a bug report to this file. It has no secrets."),
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for each answer, above 0 and at most 60.")
-    ] = 3.0,
+    bundle: Path | None = None,
+    timeout: float = 3.0,
 ) -> None:
     """Find what stands between a FederatedHPA and its pods, and name the commands that fix it.
 
     The command reads with your rights and changes nothing; new objects are sent as dry runs only. Exit code 0
     means that every object is Ready and every check was made, 1 that there is a finding, and 3 that nothing
     was found but some checks could not be made.
+
+    Options:
+    -n, --namespace: Check only the objects in this namespace, for people with rights in one.
+    --system-namespace: Namespace of the installation; if not set, it is looked for.
+    --bundle: Also write a tar.gz for a bug report to this file. It has no secrets.
+    --timeout: Seconds to wait for each answer, above 0 and at most 60.
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
@@ -90,7 +82,7 @@ async def _run(flags: Hub, bundle: Path | None, seconds: float, looked: dict[str
             )
         except ConfigError as error:
             report = Report(context)
-            report.add("kubeconfig-unusable", "kubeconfig", str(error))
+            report.add("kubeconfig-unusable", "kubeconfig", what=str(error))
         if bundle is not None:
             await write_bundle(bundle, hub, report, seconds=seconds, now=SYSTEM.wall())
     return report

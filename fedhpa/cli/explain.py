@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import typer
 
@@ -19,7 +19,6 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import at, entries, time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, for_terminal, one_line
-from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import find_object, joined, parse_any_target, read_object
 from fedhpa.cli.options import HubFlags, Name, with_flags
 
@@ -54,22 +53,10 @@ class Explained(NamedTuple):
 @with_flags()
 def explain(
     hub: HubFlags,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="fhpa|cronfhpa",
-            help="The kind, then its name; or KIND/NAME.",
-            autocompletion=suggestions.objects,
-        ),
-    ],
+    target: str,
     name: Name = "",
-    output: Annotated[ExplainFormat, typer.Option("-o", "--output", help="Output format.")] = "text",
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "-w", "--watch", help="Print the explanation again when it changes, until Ctrl-C or deletion."
-        ),
-    ] = False,
+    output: ExplainFormat = "text",
+    watch: bool = False,
 ) -> None:
     """Explain why a FederatedHPA has its current replicas, or what the rules of a CronFederatedHPA do.
 
@@ -77,6 +64,11 @@ def explain(
     recorded.
 
     Example: fedhpa explain fhpa web -n shop
+
+    Options:
+    target fhpa|cronfhpa: The kind, then its name; or KIND/NAME.
+    -o, --output: Output format.
+    -w, --watch: Print the explanation again when it changes, until Ctrl-C or deletion.
     """
     kind, name = parse_any_target(joined(target, name), "FederatedHPA")
     read = _explained_cron if kind == "CronFederatedHPA" else _explained
@@ -208,31 +200,22 @@ async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock) -
     elif not record.decision:
         note = f"the last decision of {where} was too large to be recorded"
     else:
-        now = clock.wall()
-        return Explanation(where, record, status, _deleted(raw, now) or _late(raw, now))
+        return Explanation(where, record, status, _delay(raw, clock.wall()))
     return Explanation(where, None, status, note)
 
 
-def _deleted(raw: Mapping[str, Any], now: float) -> str:
-    """Returns the reason why an object that was deleted is still there; "" if it was not deleted."""
+def _delay(raw: Mapping[str, Any], now: float) -> str:
+    """Returns why a deleted object is still there, or that its status is too old; else ""."""
     from fedhpa.api.member_hpas import DELETION_WAITS
     from fedhpa.api.times import parse_time
 
-    deleted = parse_time(raw["metadata"].get("deletionTimestamp"))
-    return "" if deleted is None else f"it was deleted {age(now - deleted)} ago, and waits: {DELETION_WAITS}"
-
-
-def _late(raw: Mapping[str, Any], now: float) -> str:
-    """Returns a warning if the status is older than a running controller leaves it, else ""."""
-    old = silent_seconds(raw, now)
-    return (
-        ""
-        if old is None
-        else (
-            f"warning: the status is {age(old)} old, and a running controller renews it within "
-            f"{age(STILL_SECONDS + 4 * period_of(raw))}: {NO_CONTROLLER}"
-        )
-    )
+    if (deleted := parse_time(raw["metadata"].get("deletionTimestamp"))) is not None:
+        return f"it was deleted {age(now - deleted)} ago, and waits: {DELETION_WAITS}"
+    if (old := silent_seconds(raw, now)) is None:
+        return ""
+    longest = age(STILL_SECONDS + 4 * period_of(raw))
+    renews = f"a running controller renews it within {longest}: {NO_CONTROLLER}"
+    return f"warning: the status is {age(old)} old, and {renews}"
 
 
 def period_of(raw: Mapping[str, Any]) -> float:

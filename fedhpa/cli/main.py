@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -19,20 +19,19 @@ import typer
 from typer.core import TyperGroup
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cli import backtest, certs, completion, cron, migrate, rules
-from fedhpa.cli.apiservice import apiservice
-from fedhpa.cli.crds import crds
+from fedhpa.cli import certs, completion, cron, migrate, rules
+from fedhpa.cli.backtest.commands import backtest, suggest
 from fedhpa.cli.doctor import doctor
 from fedhpa.cli.drain import cordon, drain, uncordon
 from fedhpa.cli.explain import explain
 from fedhpa.cli.hold import hold, release
 from fedhpa.cli.join import join, release_clusters, unjoin
+from fedhpa.cli.manifests import apiservice, crds, webhook_config
 from fedhpa.cli.preview import preview
 from fedhpa.cli.rbac import rbac
 from fedhpa.cli.record import record
 from fedhpa.cli.replay import replay
 from fedhpa.cli.top import top
-from fedhpa.cli.webhook_config import webhook_config
 
 PROGRAM: Final = "fedhpa"
 # kubectl runs the program kubectl-fedhpa for `kubectl fedhpa`.
@@ -96,6 +95,7 @@ def _show_full_summaries(group: typer.Typer) -> None:
 _COMMANDS: Final[tuple[Callable[..., None] | ModuleType, ...]] = (
     apiservice,
     backtest,
+    suggest,
     completion,
     crds,
     doctor,
@@ -138,18 +138,14 @@ def command() -> TyperGroup:
 
 
 def _use_plain_words(group: Any) -> None:
-    """Lets the help name the values of options in words, and not by Python's types."""
+    """Lets the help name values in words, and not by Python's types. An argument has its name for that."""
     for below in group.commands.values() if hasattr(group, "commands") else ():
         _use_plain_words(below)
     for parameter in group.params:
-        is_option = parameter.opts[0].startswith("-")
-        parameter.display_type = partial(_shown, parameter.display_type if is_option else None)
-
-
-def _shown(typed: Callable[[Any], str] | None, ctx: Any) -> str:
-    """Returns the word for an option's value; "" for an argument, whose name says it."""
-    label = "" if typed is None else typed(ctx).strip("<>")
-    return PLAIN_WORDS.get(label, label)
+        typed = parameter.display_type if parameter.opts[0].startswith("-") else lambda _: ""
+        parameter.display_type = lambda ctx, typed=typed: PLAIN_WORDS.get(
+            label := typed(ctx).strip("<>"), label
+        )
 
 
 def run(arguments: list[str], program: str = PROGRAM) -> int:

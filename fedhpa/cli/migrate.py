@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
@@ -11,7 +11,7 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.texts import one_line
 from fedhpa.cli.hub_client import API_VERSION, find
-from fedhpa.cli.options import HubFlags, Kubeconfig, Namespace
+from fedhpa.cli.options import HubFlags, Kubeconfig, Namespace, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
@@ -56,20 +56,23 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="migrate")
 
 
+@with_flags()
 def hpa(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the HorizontalPodAutoscaler.")],
+    name: str,
     namespace: Namespace = "",
-    cluster_kubeconfig: Annotated[
-        str,
-        typer.Option(help="Kubeconfig of the member that has the HPA; if not set, the hub has it."),
-    ] = "",
+    cluster_kubeconfig: str = "",
     kubeconfig: Kubeconfig = "",
-    context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig that is read.")] = "",
+    context: str = "",
 ) -> None:
     """Print a FederatedHPA with `dryRun: true` for an existing HorizontalPodAutoscaler.
 
     Comments above the object name what could not be carried over, and what means something else. Nothing is
     written. Example: fedhpa migrate hpa web -n shop --cluster-kubeconfig member1.config > web.yaml
+
+    Options:
+    name NAME: Name of the HorizontalPodAutoscaler.
+    --cluster-kubeconfig: Kubeconfig of the member that has the HPA; if not set, the hub has it.
+    --context: Context of the kubeconfig that is read.
     """
     from fedhpa.api.yaml import print_yaml
     from fedhpa.cli.preview import admitted

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.hub_client import hub_client
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Namespace = Annotated[
         "-n",
         "--namespace",
         help="Namespace; if not set, that of the kubeconfig's context.",
-        autocompletion=suggestions.namespaces,
+        autocompletion=completion.namespaces,
     ),
 ]
 Kubeconfig = Annotated[
@@ -41,12 +41,12 @@ Context = Annotated[
     typer.Option(
         "--context",
         help="Context of the kubeconfig; if not set, its current context.",
-        autocompletion=suggestions.contexts,
+        autocompletion=completion.contexts,
     ),
 ]
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="The name, after a kind.", autocompletion=suggestions.names),
+    typer.Argument(metavar="NAME", help="The name, after a kind.", autocompletion=completion.names),
 ]
 Propagation = Annotated[
     str,
@@ -67,6 +67,7 @@ MAX_CERTIFICATES: Final = 1_000_000
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 Command = Callable[..., None]
 _ARGUMENT: Final = type(typer.Argument())
+_OPTIONS: Final = "\n\nOptions:\n"
 _CERTIFICATE: Final = re.compile(_BEGIN + rb"[^-]*-----END CERTIFICATE-----")
 
 
@@ -124,7 +125,9 @@ class MetricsApi(StrEnum):
     EXTERNAL = "external"
 
 
-def seconds_of(option: str, text: str, example: str, *, zero: bool = False) -> float:
+def seconds_of(
+    option: str, text: str, example: str, *, zero: bool = False, most: float = float("inf")
+) -> float:
     """Returns the seconds of an option, above 0 or with `zero` from 0 on. Raises ConfigError."""
     from fedhpa.api.times import parse_duration
 
@@ -132,8 +135,9 @@ def seconds_of(option: str, text: str, example: str, *, zero: bool = False) -> f
         seconds = parse_duration(text)
     except InvalidObject as error:
         raise ConfigError(f"{option}: {error}") from error
-    if seconds < 0 or (not seconds and not zero):
-        raise ConfigError(f"{option}={text}: expected a duration above 0, such as {example}")
+    if not 0 <= seconds <= most or (not seconds and not zero):
+        bounds = "above 0" if most == float("inf") else f"of at most {most:g}s"
+        raise ConfigError(f"{option}={text[:50]}: expected a duration {bounds}, such as {example}")
     return seconds
 
 
@@ -186,47 +190,72 @@ def read_certificates(option: str, path: Path) -> bytes:
 
 
 def with_flags(**defaults: Any) -> Callable[[Command], Command]:
-    """Lets a command take shared flags: a parameter of a dataclass stands for the flags in it.
+    """Makes a command of a function whose docstring describes its flags. A dataclass stands for those in it.
 
-    `defaults` replace those of the dataclasses. A flag whose default is None is no flag of the command.
+    The paragraph `Options:` of a docstring has an entry for each parameter that is not `Annotated`, in
+    their order: `-n, --name METAVAR: HELP` for an option, `name METAVAR: HELP` for an argument. `defaults`
+    replace those of the dataclasses. A flag whose default is None is no flag of the command.
     """
 
     def of_command(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters
         groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
-
-        def called(**given: Any) -> None:
-            command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
-
-        found: list[inspect.Parameter] = []
+        alone = [one.replace(kind=one.KEYWORD_ONLY) for name, one in own.items() if name not in groups]
         # The flags of a command's own come before those that many commands have.
-        for name, one in sorted(own.items(), key=lambda each: each[0] in groups):
-            alone = one.replace(kind=one.KEYWORD_ONLY)
-            found += _parameters(one.annotation, defaults) if name in groups else [alone]
+        found = _described(command.__doc__, alone)
+        found += [one for kind in groups.values() for one in _parameters(kind, defaults)]
         # The arguments come first, as people write them.
         found.sort(
             key=lambda one: not any(isinstance(each, _ARGUMENT) for each in one.annotation.__metadata__)
         )
+
+        def called(**given: Any) -> None:
+            command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
+
         called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        called.__name__ = command.__name__
+        called.__doc__ = inspect.cleandoc(command.__doc__ or "").partition(_OPTIONS)[0]
         called.__annotations__ = {}
         return called
 
     return of_command
 
 
+def _described(doc: str | None, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Returns the parameters with what the docstring of their function or class says of them.
+
+    Raises ValueError if it describes more or fewer than those that are not `Annotated`.
+    """
+    block = inspect.cleandoc(doc or "").partition(_OPTIONS)[2]
+    plain = [one for one in parameters if not hasattr(one.annotation, "__metadata__")]
+    described = {}
+    for one, entry in zip(plain, re.split(r"\n(?=\S)", block) if block else (), strict=True):
+        head, _, text = " ".join(entry.split()).partition(": ")
+        names, _, metavar = head.replace(", ", ",").partition(" ")
+        completed = completion.objects if one.name == "target" else None
+        words: dict[str, Any] = {"help": text, "metavar": metavar or None, "autocompletion": completed}
+        is_option = names.startswith("-")
+        kind = typer.Option(*names.split(","), **words) if is_option else typer.Argument(**words)
+        described[one.name] = one.replace(annotation=Annotated[one.annotation, kind])
+    return [described.get(one.name, one) for one in parameters]
+
+
 def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        if is_dataclass(hints[field.name]):
-            yield from _parameters(hints[field.name], defaults)
-        elif defaults.get(field.name, field) is not None:
-            yield inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(field.name, field.default),
-                annotation=hints[field.name],
-            )
+    alone = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(field.name, field.default),
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+        if not is_dataclass(hints[field.name])
+    ]
+    for hint in hints.values():
+        if is_dataclass(hint):
+            yield from _parameters(hint, defaults)
+    yield from (one for one in _described(kind.__doc__, alone) if one.default is not None)
 
 
 def _value(kind: Any, given: dict[str, Any]) -> Any:

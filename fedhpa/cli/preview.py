@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -49,12 +49,7 @@ class Preview(NamedTuple):
 def preview(
     hub: HubFlags,
     members: MemberFlags,
-    file: Annotated[
-        str,
-        typer.Option(
-            "-f", "--filename", help="YAML or JSON file with the changed objects; - reads standard input."
-        ),
-    ],
+    file: str,
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
     output: Output = JsonOrText.TEXT,
@@ -62,6 +57,9 @@ def preview(
     """Show the decision before and after a change of objects; nothing is written.
 
     Exits 1 if admission would refuse an object, or if another autoscaler scales the same workload.
+
+    Options:
+    -f, --filename: YAML or JSON file with the changed objects; - reads standard input.
     """
     objects = read_objects(file)
     flags = (propagation, metrics_via, members.sources())

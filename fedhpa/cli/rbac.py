@@ -55,100 +55,58 @@ def scale_targets(texts: list[str]) -> tuple[ScaleTarget, ...]:
 )
 def rbac(
     members: MemberFlags,
-    part: Annotated[
-        Literal["hub", "member", "webhook", "adapter", "controller", "operator"],
-        typer.Argument(
-            metavar="hub|member|webhook|adapter|controller|operator",
-            help="hub: all three processes, and the role of operators; member: the hub's account in a member "
-            "cluster; operator: the role for people who cordon and drain clusters.",
-        ),
-    ],
-    namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Namespace of the ServiceAccounts. It must exist.")
-    ] = "fedhpa-system",
-    user: Annotated[
-        str, typer.Option(help="User of the process on the hub, if it is not its ServiceAccount.")
-    ] = "",
-    lease_namespace: Annotated[
-        str,
-        typer.Option(help="The controller's --leader-elect-resource-namespace; if not set, that of -n."),
-    ] = "",
-    propagation: Annotated[Propagation, typer.Option(help="The controller's --propagation.")] = "direct",
-    metrics_via: Annotated[MetricsVia, typer.Option(help="The controller's --metrics-via.")] = "members",
+    part: Literal["hub", "member", "webhook", "adapter", "controller", "operator"],
+    namespace: str = "fedhpa-system",
+    user: str = "",
+    lease_namespace: str = "",
+    propagation: Propagation = "direct",
+    metrics_via: MetricsVia = "members",
     scale_target: ScaleTargets = None,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Secret of a Cluster that may be read, as [NAMESPACE/]NAME; repeatable. `fedhpa join` "
-            "grants the rights to the Secrets that it makes."
-        ),
-    ] = None,
-    secrets_namespace: Annotated[
-        str,
-        typer.Option(
-            help="Namespace whose Secrets may all be read, such as Karmada's karmada-cluster. With --secret, "
-            "the namespace of each --secret that has none."
-        ),
-    ] = "",
-    manage_certificates: Annotated[
-        bool, typer.Option("--manage-certificates", help="The controller's --manage-certificates.")
-    ] = False,
-    api: Annotated[
-        list[MetricsApi] | None,
-        typer.Option(
-            help="With --manage-certificates: metrics API that the adapter serves on the hub; repeatable. If "
-            "not set, all."
-        ),
-    ] = None,
-    chart_part: Annotated[
-        Literal["all", "host", "hub"],
-        typer.Option(
-            "--part",
-            help="The chart's part. host: the rights in the cluster that runs the processes for a hub "
-            "elsewhere; hub: those on such a hub.",
-        ),
-    ] = "all",
-    aggregate_to_default_roles: Annotated[
-        bool,
-        typer.Option(
-            "--aggregate-to-default-roles",
-            help="With hub: give Kubernetes' roles view, edit and admin the rights to our kinds.",
-        ),
-    ] = False,
-    placements: Annotated[
-        bool,
-        typer.Option(
-            "--placements",
-            help="Allow what spec.placement.publish and clusterAffinity.placementDecision need: to write "
-            "PlacementDecisions, and to read ClusterProfiles.",
-        ),
-    ] = False,
-    publish_to: Annotated[
-        Literal["argocd"] | None, typer.Option(help="The controller's --publish-to.")
-    ] = None,
-    distributed: Annotated[
-        bool,
-        typer.Option(
-            "--distributed",
-            help="Allow what FederatedHPAs with mode Distributed need: to write HorizontalPodAutoscalers in "
-            "members, or with --propagation=karmada Works on the hub.",
-        ),
-    ] = False,
-    argocd_use_own_tokens: Annotated[
-        bool, typer.Option("--argocd-use-own-tokens", help="The adapter's --argocd-use-own-tokens.")
-    ] = False,
-    plugin_secret: Annotated[
-        list[str] | None,
-        typer.Option(help="Secret in -n that exec plugins of the controller read; repeatable."),
-    ] = None,
-    adapter_plugin_secret: Annotated[
-        list[str] | None,
-        typer.Option(help="Secret in -n that exec plugins of the adapter read; repeatable."),
-    ] = None,
+    secret: list[str] | None = None,
+    secrets_namespace: str = "",
+    manage_certificates: bool = False,
+    api: list[MetricsApi] | None = None,
+    chart_part: Literal["all", "host", "hub"] = "all",
+    aggregate_to_default_roles: bool = False,
+    placements: bool = False,
+    publish_to: Literal["argocd"] | None = None,
+    distributed: bool = False,
+    argocd_use_own_tokens: bool = False,
+    plugin_secret: list[str] | None = None,
+    adapter_plugin_secret: list[str] | None = None,
 ) -> None:
     """Print the RBAC rights of the processes and operators on the hub, or of the hub in a member.
 
     Example: fedhpa rbac member | kubectl --context=member1 apply -f -
+
+    Options:
+    part hub|member|webhook|adapter|controller|operator: hub: all three processes, and the role of operators;
+      member: the hub's account in a member cluster; operator: the role for people who cordon and drain
+      clusters.
+    -n, --namespace: Namespace of the ServiceAccounts. It must exist.
+    --user: User of the process on the hub, if it is not its ServiceAccount.
+    --lease-namespace: The controller's --leader-elect-resource-namespace; if not set, that of -n.
+    --propagation: The controller's --propagation.
+    --metrics-via: The controller's --metrics-via.
+    --secret: Secret of a Cluster that may be read, as [NAMESPACE/]NAME; repeatable. `fedhpa join` grants the
+      rights to the Secrets that it makes.
+    --secrets-namespace: Namespace whose Secrets may all be read, such as Karmada's karmada-cluster. With
+      --secret, the namespace of each --secret that has none.
+    --manage-certificates: The controller's --manage-certificates.
+    --api: With --manage-certificates: metrics API that the adapter serves on the hub; repeatable. If not set,
+      all.
+    --part: The chart's part. host: the rights in the cluster that runs the processes for a hub elsewhere;
+      hub: those on such a hub.
+    --aggregate-to-default-roles: With hub: give Kubernetes' roles view, edit and admin the rights to our
+      kinds.
+    --placements: Allow what spec.placement.publish and clusterAffinity.placementDecision need: to write
+      PlacementDecisions, and to read ClusterProfiles.
+    --publish-to: The controller's --publish-to.
+    --distributed: Allow what FederatedHPAs with mode Distributed need: to write HorizontalPodAutoscalers in
+      members, or with --propagation=karmada Works on the hub.
+    --argocd-use-own-tokens: The adapter's --argocd-use-own-tokens.
+    --plugin-secret: Secret in -n that exec plugins of the controller read; repeatable.
+    --adapter-plugin-secret: Secret in -n that exec plugins of the adapter read; repeatable.
     """
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli import suggestions
 from fedhpa.cli.backtest.flags import MAX_DAYS, StoreFlags
+from fedhpa.cli.backtest.inputs import recorded_days, store_of
 from fedhpa.cli.backtest.output import write_file
-from fedhpa.cli.backtest.store import recorded_days, store_of
 from fedhpa.cli.hub_client import joined, parse_target, read_object
 from fedhpa.cli.member_options import MemberFlags
 from fedhpa.cli.options import HubFlags, MetricsVia, Name, Propagation, with_flags
@@ -32,12 +31,7 @@ def record(
     hub: HubFlags,
     store: StoreFlags,
     members: MemberFlags,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="fhpa", help="The kind, then its name; or fhpa/NAME.", autocompletion=suggestions.objects
-        ),
-    ],
+    target: str,
     name: Name = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
@@ -51,26 +45,23 @@ def record(
             max=MAX_DAYS,
         ),
     ] = 0,
-    manifest: Annotated[
-        str,
-        typer.Option(
-            "--manifest",
-            metavar="FILE",
-            help="With --days: YAML or JSON file with the FederatedHPA; then the hub is not asked.",
-        ),
-    ] = "",
-    file: Annotated[
-        Path | None, typer.Option("-f", "--file", help="File to write; if not set, standard output.")
-    ] = None,
-    output: Annotated[
-        RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
-    ] = "json",
+    manifest: str = "",
+    file: Path | None = None,
+    output: RecordFormat = "json",
 ) -> None:
     """Record the current input of a decision on a FederatedHPA as a scenario, or with --days its last days.
 
     Examples: fedhpa record fhpa/web | fedhpa replay -; fedhpa record fhpa/web --days 7 --prometheus URL -f
     week.json.gz
+
+    Options:
+    target fhpa: The kind, then its name; or fhpa/NAME.
+    --manifest FILE: With --days: YAML or JSON file with the FederatedHPA; then the hub is not asked.
+    -f, --file: File to write; if not set, standard output.
+    -o, --output: Output format; json is one line.
     """
+    from fedhpa.api.yaml import print_yaml
+
     if bool(days) != bool(store.prometheus) or (manifest and not days):
         raise ConfigError("expected --days and --prometheus together; --manifest needs both")
     if days:
@@ -80,14 +71,14 @@ def record(
     flags = (propagation, metrics_via, members.sources())
     name, named = parse_target(joined(target, name)), bool(hub.namespace)
     scenario = hub.run(lambda api, namespace: _gather(api, namespace, name, flags, named=named))
-    text = _text(scenario, output)
+    if output == "yaml":
+        text = print_yaml([scenario], sort_keys=False)
+    else:
+        text = json.dumps(scenario, separators=(",", ":")) + "\n"
     if file is None:
         sys.stdout.write(text)
-        return
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"--file={file}: cannot be written: {error.strerror}") from error
+    else:
+        write_file(file, text.encode(), "--file")
 
 
 def _record_days(
@@ -104,14 +95,6 @@ def _record_days(
         sys.stdout.buffer.write(content + b"\n")
         return
     write_file(file, content, "--file")
-
-
-def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
-    if output == "yaml":
-        from fedhpa.api.yaml import print_yaml
-
-        return print_yaml([scenario], sort_keys=False)
-    return json.dumps(scenario, separators=(",", ":")) + "\n"
 
 
 async def _gather(

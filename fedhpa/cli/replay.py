@@ -9,36 +9,32 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli.files import MAX_BYTES, opened, yaml_documents
-from fedhpa.cli.options import JsonOrText
+from fedhpa.cli.options import JsonOrText, with_flags
 
 # One scenario, or why the input has none in its place.
 Unread = bytes | msgspec.Raw | InvalidObject
 
 
+@with_flags()
 def replay(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Files with scenarios; - reads standard input.")
-    ],
-    output: Annotated[
-        JsonOrText | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Output format; json has a decision per line. If not set, text on a terminal, else json.",
-        ),
-    ] = None,
+    files: list[str],
+    output: JsonOrText | None = None,
 ) -> None:
     """Decide recorded scenarios again, without a cluster.
 
     A file holds one JSON object, a JSON array, JSON lines, or YAML documents. JSON lines are answered as they
     come. Exits 2 if a scenario is unreadable; the other scenarios are still answered.
+
+    Options:
+    files FILE...: Files with scenarios; - reads standard input.
+    -o, --output: Output format; json has a decision per line. If not set, text on a terminal, else json.
     """
     as_text = output is JsonOrText.TEXT or (output is None and sys.stdout.isatty())
     readable = True

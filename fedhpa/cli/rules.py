@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+
+from fedhpa.cli.options import with_flags
 
 # Placeholders for the values of a request.
 NAMESPACE, NAME = "NAMESPACE", "NAME"
 
 
+@with_flags()
 def check(
-    file: Annotated[Path, typer.Argument(help="Rules file, as for --metrics-rules.", show_default=False)],
+    file: Path,
 ) -> None:
-    """Check a rules file and print the query of each metric; exits 2 if the file is invalid."""
+    """Check a rules file and print the query of each metric; exits 2 if the file is invalid.
+
+    Options:
+    file: Rules file, as for --metrics-rules.
+    """
     from fedhpa.api.errors import ConfigError, InvalidObject
     from fedhpa.api.selectors import Selector
     from metrics_adapter.apis import NODES, PODS

@@ -14,7 +14,7 @@ import typer
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.texts import one_line
-from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, painted
+from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, columns, painted
 from fedhpa.cli.hub_client import API_VERSION, asking
 from fedhpa.cli.options import HubFlags, JsonOrText, with_flags
 
@@ -28,6 +28,8 @@ MAX_NAME: Final = 22
 MAX_USAGE: Final = 12
 # The limits in words that fit into 80 columns, by the reason of ScalingLimited.
 LIMITS: Final = {"TooFewReplicas": "at minimum", "TooManyReplicas": "at maximum"}
+# Words that most reasons have, and that 80 columns have no room for.
+COMMON: Final = " resource utilization (percentage of request)"
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -36,14 +38,10 @@ HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?104
 @with_flags()
 def top(
     hub: HubFlags,
-    all_namespaces: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="The objects of all namespaces.")
-    ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print the table once, with all rows.")] = False,
+    all_namespaces: bool = False,
+    once: bool = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1.0, max=3600.0)] = 5.0,
-    output: Annotated[
-        JsonOrText, typer.Option("-o", "--output", help="Output format; json is printed once.")
-    ] = JsonOrText.TEXT,
+    output: JsonOrText = JsonOrText.TEXT,
 ) -> None:
     """Show all FederatedHPAs in a table that follows them, those that need attention first.
 
@@ -51,6 +49,11 @@ def top(
     object. Objects that are not Ready come first. In a pipe the table is printed once. End it with Ctrl-C.
 
     Example: fedhpa top -A
+
+    Options:
+    -A, --all-namespaces: The objects of all namespaces.
+    --once: Print the table once, with all rows.
+    -o, --output: Output format; json is printed once.
     """
     live = not once and output is JsonOrText.TEXT and sys.stdout.isatty()
     hub.run(lambda api, place: _run(api, "" if all_namespaces else place, output, interval if live else 0.0))
@@ -171,22 +174,13 @@ def table(rows: list[Json], width: int, place: str = "") -> list[str]:
     head = ["NAME", "REPLICAS", "CLUSTERS", "USAGE", "AGE", "HOLDS"]
     if not place:
         head.insert(0, "NAMESPACE")
-    cells = [list(_cells(one, with_namespace=not place)) for one in rows]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    lines = [painted(_line(head, widths, width), BOLD)]
+    head_line, *lines = columns([head, *(list(_cells(one, with_namespace=not place)) for one in rows)], width)
     colours = {4: RED, 3: YELLOW, 2: YELLOW, 1: GREEN}
-    lines += [
-        painted(_line(texts, widths, width), colours.get(one["attention"], ""))
-        for one, texts in zip(rows, cells, strict=True)
+    shown = zip(rows, lines, strict=True)
+    return [
+        painted(head_line, BOLD),
+        *(painted(line, colours.get(one["attention"], "")) for one, line in shown),
     ]
-    return lines
-
-
-def _line(texts: list[str], widths: list[int], width: int) -> str:
-    *fixed, last = texts
-    line = "  ".join(text.ljust(size) for text, size in zip(fixed, widths, strict=False))
-    room = width - len(line) - 2
-    return f"{line}  {one_line(last, max(room, 4)) if width else last}"[: width or None].rstrip()
 
 
 def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:
@@ -200,7 +194,7 @@ def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:
     usage = one["targets"].partition(", ")[0].removeprefix("cpu: ")
     yield one_line(usage.replace("<unknown>", "?"), MAX_USAGE)
     yield age(one["ageSeconds"])
-    yield one_line(one["holds"], 200)
+    yield one_line(one["holds"].replace(COMMON, ""), 200)
 
 
 def bars(replicas: Iterable[Any]) -> str:

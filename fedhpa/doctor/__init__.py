@@ -11,17 +11,13 @@ from typing import Final
 
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.rights import CONTROLLER
-from fedhpa.doctor.admission import check_admission
-from fedhpa.doctor.aggregation import check_aggregation
 from fedhpa.doctor.bundle import check_bundle, write_bundle
 from fedhpa.doctor.certificates import check_certificates
-from fedhpa.doctor.controllers import check_controllers
-from fedhpa.doctor.fleet import check_fleet
-from fedhpa.doctor.hub import check_definitions, check_hub, check_installed
-from fedhpa.doctor.members import Members
+from fedhpa.doctor.hub import check_controllers, check_definitions, check_hub, check_installed, check_rights
+from fedhpa.doctor.members import Members, check_fleet
 from fedhpa.doctor.objects import check_objects
 from fedhpa.doctor.report import TABLE, Commands, Report
-from fedhpa.doctor.rights import check_rights
+from fedhpa.doctor.servers import check_admission, check_aggregation
 from fedhpa.doctor.session import Session
 from fedhpa.doctor.site import Site
 from fedhpa.kube import ApiClient, Clock
@@ -53,7 +49,7 @@ async def examine(
     try:
         secret = await client.config.credentials.authorization() or ""
     except Exception as error:  # an exec plugin may fail in any way
-        report.add("hub-login-refused", report.server, Session(client, 0.0).problem(error).text)
+        report.add("hub-login-refused", report.server, what=Session(client, 0.0).problem(error).text)
         return report
     hub = Session(client, seconds, secret=secret)
     found = await check_hub(hub, report, clock)
@@ -79,8 +75,8 @@ async def examine(
             check_fleet(site, clock, members),
         )
         site.members = [*followed, *foreign]
+        if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
+            check_controllers(site)
         await check_objects(site)
-    if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
-        check_controllers(site)
     check_certificates(site, [*webhooks, *apis, *(one for each in followed for one in each.certificates)])
     return report

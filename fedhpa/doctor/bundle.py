@@ -7,7 +7,6 @@ look like credentials, because people write them into annotations, messages and 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import io
 import os
 import platform
@@ -43,19 +42,24 @@ _METADATA: Final = _words(
     "name namespace generation resourceVersion creationTimestamp deletionTimestamp finalizers labels"
 )
 _OBJECT: Final = {"spec": None, "status": None}
-_KEPT: Final[dict[str, Mapping[str, frozenset[str] | None]]] = {
-    "federatedhpas": _OBJECT,
-    "cronfederatedhpas": _OBJECT,
-    "clusters": {
-        "spec": _words("syncMode apiEndpoint secretRef provider region zone zones proxyURL"),
-        "status": _words("conditions kubernetesVersion resourceSummary"),
-    },
-    "leases": {"spec": _words("holderIdentity leaseDurationSeconds renewTime leaseTransitions")},
+_KEPT: Final[dict[str, tuple[str, Mapping[str, frozenset[str] | None]]]] = {
+    "federatedhpas": (resource_path(API_VERSION, "federatedhpas"), _OBJECT),
+    "cronfederatedhpas": (resource_path(API_VERSION, "cronfederatedhpas"), _OBJECT),
+    "clusters": (
+        CLUSTERS_PATH,
+        {
+            "spec": _words("syncMode apiEndpoint secretRef provider region zone zones proxyURL"),
+            "status": _words("conditions kubernetesVersion resourceSummary"),
+        },
+    ),
+    "leases": (
+        resource_path(LEASES, "leases"),
+        {"spec": _words("holderIdentity leaseDurationSeconds renewTime leaseTransitions")},
+    ),
 }
+_KINDS: Final = ("FederatedHPA", "CronFederatedHPA", "Cluster")
 _EVENT: Final = _words("type reason message count firstTimestamp lastTimestamp")
 _EVENT_OBJECT: Final = _words("kind namespace name")
-
-
 REMOVED: Final = "(removed)"
 # Fields whose values are never shown, whatever they contain.
 _FIELDS: Final = re.compile(
@@ -79,7 +83,7 @@ _TEXTS: Final = tuple(
 def check_bundle(path: Path) -> None:
     """Raises ConfigError if the file exists, which nothing may replace."""
     if os.path.lexists(path):
-        raise _taken(path)
+        raise ConfigError(f"--bundle={path}: exists already: name a new file")
 
 
 async def write_bundle(
@@ -94,21 +98,12 @@ async def write_bundle(
     files: dict[str, Any] = {"report.json": report.to_json(), "versions.json": versions}
     if hub is not None and "hub" in report.versions:
         secret = await hub.config.credentials.authorization() or ""
-        files |= await _objects(Session(hub, seconds, secret=secret))
-    content = await asyncio.to_thread(_packed, files, now)
-    await asyncio.to_thread(_write, path, content)
-
-
-async def _objects(hub: Session) -> dict[str, Any]:
-    paths = {kind: resource_path(API_VERSION, kind) for kind in ("federatedhpas", "cronfederatedhpas")}
-    paths |= {"clusters": CLUSTERS_PATH, "leases": resource_path(LEASES, "leases")}
-    kinds = ("FederatedHPA", "CronFederatedHPA", "Cluster")
-    lists, events = await asyncio.gather(
-        asyncio.gather(*(hub.list(path, Json) for path in paths.values())),
-        asyncio.gather(*(_events(hub, kind) for kind in kinds)),
-    )
-    files = {f"{kind}.json": _kept(kind, found) for kind, found in zip(paths, lists, strict=True)}
-    return {**files, "events.json": [each for found in events for each in found]}
+        session = Session(hub, seconds, secret=secret)
+        lists = await asyncio.gather(*(session.list(path, Json) for path, _ in _KEPT.values()))
+        files |= {f"{kind}.json": _kept(kind, found) for kind, found in zip(_KEPT, lists, strict=True)}
+        events = await asyncio.gather(*(_events(session, kind) for kind in _KINDS))
+        files["events.json"] = [each for found in events for each in found]
+    await asyncio.to_thread(_write, path, files, now)
 
 
 async def _events(hub: Session, kind: str) -> list[Any]:
@@ -127,8 +122,10 @@ def _kept(kind: str, found: Items[Json]) -> Any:
     if found.problem:
         return msgspec.to_builtins(found.problem)
     kept = [
-        {"metadata": _some(raw.get("metadata"), _METADATA)}
-        | {part: _some(raw.get(part), fields) for part, fields in _KEPT[kind].items()}
+        {
+            part: _some(raw.get(part), fields)
+            for part, fields in {"metadata": _METADATA, **_KEPT[kind][1]}.items()
+        }
         for raw in found
         if kind != "leases" or text_at(raw, "metadata", "name").startswith("fedhpa-")
     ]
@@ -144,52 +141,34 @@ def _some(value: Any, names: frozenset[str] | None) -> dict[str, Any]:
     return {name: each for name, each in found.items() if names is None or name in names}
 
 
-def _packed(files: Mapping[str, Any], now: float) -> bytes:
-    """Returns a tar.gz of JSON files. A file above the limit is cut, which its name then says."""
-    packed = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w") as archive,
-    ):
-        for name, content in files.items():
-            body = msgspec.json.format(msgspec.json.encode(scrubbed(content)), indent=2)
-            entry = tarfile.TarInfo(f"fedhpa-doctor/{name}")
-            if len(body) > MAX_FILE_BYTES:
-                body, entry.name = body[:MAX_FILE_BYTES], f"{entry.name}.cut"
-            entry.size, entry.mode, entry.mtime = len(body), OWNER_ONLY, int(now)
-            archive.addfile(entry, io.BytesIO(body))
-    return packed.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, files: Mapping[str, Any], now: float) -> None:
+    """Writes a tar.gz of JSON files. A file above the limit is cut, which its name then says."""
+    check_bundle(path)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, OWNER_ONLY)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise _taken(path) from error
+        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, content in files.items():
+                body = msgspec.json.format(msgspec.json.encode(scrubbed(content)), indent=2)
+                entry = tarfile.TarInfo(f"fedhpa-doctor/{name}")
+                if len(body) > MAX_FILE_BYTES:
+                    body, entry.name = body[:MAX_FILE_BYTES], f"{entry.name}.cut"
+                entry.size, entry.mode, entry.mtime = len(body), OWNER_ONLY, int(now)
+                archive.addfile(entry, io.BytesIO(body))
     except OSError as error:
         raise ConfigError(f"--bundle={path}: cannot be written: {error.strerror}") from error
-
-
-def _taken(path: Path) -> ConfigError:
-    return ConfigError(f"--bundle={path}: exists already: name a new file")
 
 
 def scrubbed(value: Any) -> Any:
     """Returns decoded JSON without texts that look like credentials."""
     if isinstance(value, dict):
         return {
-            clean(str(key)): REMOVED if isinstance(each, str) and _FIELDS.search(str(key)) else scrubbed(each)
+            scrubbed(str(key)): REMOVED
+            if isinstance(each, str) and _FIELDS.search(str(key))
+            else scrubbed(each)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
         return [scrubbed(each) for each in value]
-    return clean(value) if isinstance(value, str) else value
-
-
-def clean(text: str) -> str:
-    """Returns a text without parts that look like credentials."""
-    for pattern in _TEXTS:
-        text = pattern.sub(REMOVED, text)
-    return text
+    for pattern in _TEXTS if isinstance(value, str) else ():
+        value = pattern.sub(REMOVED, value)
+    return value

@@ -16,9 +16,8 @@ from cryptography import x509
 from certs.stored import bundle_of, decoded
 from fedhpa.api.free_json import Json, entries, text_at
 from fedhpa.api.rights import ADAPTER, CONTROLLER, WEBHOOK
-from fedhpa.doctor.report import DAY_SECONDS, Fix, days
+from fedhpa.doctor.report import DAY_SECONDS, expiry
 from fedhpa.doctor.site import Site
-from fedhpa.kube import resource_path
 
 # Certificates are renewed with a third of their life left, so a renewal is overdue long before this.
 SOON_SECONDS: Final = 14 * DAY_SECONDS
@@ -45,11 +44,6 @@ class Certificate(NamedTuple):
     begins: float
     expires: float
 
-    @property
-    def is_ca(self) -> bool:
-        """True for the CA of a server of ours."""
-        return self.owner in SERVERS and self.place.endswith("caBundle")
-
 
 def check_certificates(site: Site, certificates: list[Certificate]) -> None:
     """Adds a finding for each certificate that has expired or expires soon, the first of each place."""
@@ -58,29 +52,24 @@ def check_certificates(site: Site, certificates: list[Certificate]) -> None:
         first.setdefault(each.place, each)
     told = False
     for each in first.values():
-        left, managed = each.expires - site.now, each.is_ca and site.manages_certificates
-        limit = min(SOON_SECONDS, LEAST_SHARE * (each.expires - each.begins))
+        is_ours, left = each.owner in SERVERS, each.expires - site.now
+        kept_ca = is_ours and each.place.endswith("caBundle") and site.manages_certificates
+        limit = CA_SECONDS if kept_ca else min(SOON_SECONDS, LEAST_SHARE * (each.expires - each.begins))
         is_known = left <= 0 and site.report.has(SERVERS.get(each.owner, "-"))
-        if is_known or left > (CA_SECONDS if managed else limit) or (managed and told):
+        if is_known or left > limit or (kept_ca and told):
             continue
-        told = told or managed
-        what = f"It expires in {days(left)}." if left > 0 else f"It expired {days(-left)} ago."
-        site.report.add("certificate-expires", each.place, what, *_renewal(site, each))
+        told = told or kept_ca
+        fix = site.commands.join(each.owner, "") if each.owner else ""
+        if is_ours:
+            fix = renewal(site, each.owner, is_expired=kept_ca)
+        site.add("certificate-expires", each.place, fix, expires=expiry(left))
 
 
-def _renewal(site: Site, found: Certificate) -> Fix:
-    if found.owner not in SERVERS:
-        return site.commands.join(found.owner, "") if found.owner else ("", "")
-    if not site.manages_certificates:
-        return "", _issued(site, found.owner)
-    return _rotated(site) if found.is_ca else site.revived(CONTROLLER)
-
-
-def _rotated(site: Site) -> Fix:
-    return site.commands.fedhpa(f"certs rotate-ca -n {site.system}"), ""
-
-
-def _issued(site: Site, server: str) -> str:
+def renewal(site: Site, server: str, *, is_expired: bool) -> str:
+    """Returns the command or the advice that renews a certificate of a server of ours, or its expired CA."""
+    if site.manages_certificates:
+        rotate = site.commands.fedhpa("certs rotate-ca -n {}", site.system)
+        return rotate if is_expired else site.revived(CONTROLLER)
     words = f"--out DIRECTORY --common-name {server} --dns {server}.{site.system}.svc"
     return f"Issue another one: fedhpa certs issue --ca-dir CA {words}; then run: fedhpa certs publish"
 
@@ -107,7 +96,7 @@ async def of_server(site: Site, owner: str, bundles: Sequence[str], url: str = "
     place = f"the certificate of {owner}"
     found = [one for each in bundles for one in from_bundle(owner, f"{owner} caBundle", each)]
     if not url:
-        secret = await site.hub.get(resource_path("v1", "secrets", site.system, f"{owner}-tls"))
+        secret = site.found["secrets"][f"{owner}-tls"]
         return [*found, *from_bundle(owner, place, text_at(secret, "data", "tls.crt"))]
     # Nothing is sent, so the certificate need not be verified.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -134,18 +123,17 @@ def cause_of(text: str) -> str:
     return "missing" if _NO_SERVICE.search(words) else "certificate" if _CERTIFICATE.search(words) else ""
 
 
-async def certificate_fix(site: Site, server: str, words: str, stored: Sequence[tuple[str, Json]]) -> Fix:
+def certificate_fix(site: Site, server: str, words: str, stored: Sequence[tuple[str, Json]]) -> str:
     """Returns the command by which the hub trusts a server of ours again, or the advice.
 
     `stored` are the registrations with their kinds, which name the CA.
     """
-    if site.manages_certificates:
-        return _rotated(site) if "expired" in words else site.revived(CONTROLLER)
-    printed = "" if "expired" in words else await site.ca_of(server)
-    if printed:
-        patches = [site.commands.kubectl(_with_ca(kind, raw, printed)) for kind, raw in stored]
-        return site.mended(stored[0][1], " && ".join(patches)), ""
-    return "", _issued(site, server)
+    is_expired = "expired" in words
+    printed = "" if is_expired or site.manages_certificates else site.ca_of(server)
+    if not printed:
+        return renewal(site, server, is_expired=is_expired)
+    patches = [site.commands.kubectl(_with_ca(kind, raw, printed)) for kind, raw in stored]
+    return site.mended(stored[0][1], " && ".join(patches))
 
 
 def _with_ca(kind: str, stored: Json, printed: str) -> str:

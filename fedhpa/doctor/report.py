@@ -6,6 +6,7 @@ findings.toml declares the findings, for `TABLE` and for docs/reference/doctor.m
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,51 +21,25 @@ from fedhpa.api.texts import counted, listed, one_line
 MAX_NAMES: Final = 5
 MAX_WHAT: Final = 600
 DAY_SECONDS: Final = 86_400.0
-
-# A command and "", or "" and advice.
-Fix = tuple[str, str]
 # The declaration of each finding, by its id in the order of the report.
 TABLE: Final[dict[str, dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("findings.toml").read_text(encoding="utf-8")
 )
 _ORDER: Final = {kind: position for position, kind in enumerate(TABLE)}
+# A fix that begins with a program is a command; any other is advice.
+_PROGRAMS: Final = ("kubectl ", "fedhpa ", "helm ")
+# How API servers say which right the caller lacks.
+_LACKING: Final = re.compile(r'cannot (\w+) (?:resource|path) "([\w./-]+)"')
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A failed check: what it is about, the symptom, and the command that fixes it.
-
-    `advice` says what to do where no single command can fix it.
-    """
+    """A failed check: what it is about, the symptom, and the command or the advice that fixes it."""
 
     id: str
     subject: str
     what: str
-    command: str = ""
-    advice: str = ""
-
-    @property
-    def why(self) -> str:
-        """The reason why it matters."""
-        return TABLE[self.id]["why"]
-
-
-class NotChecked(msgspec.Struct, frozen=True):
-    """A check that the caller cannot make, with the reason."""
-
-    check: str
-    why: str
-
-
-class ForeignMember(msgspec.Struct, frozen=True):
-    """A member that is no Cluster: the object that registers it, and what that says of the cluster."""
-
-    source: str
-    version: str = ""
-    properties: Mapping[str, str] = {}
-
-    def __str__(self) -> str:
-        said = [f"{name}={value}" for name, value in self.properties.items()]
-        return one_line(", ".join(filter(None, (self.source, self.version, *said))), MAX_WHAT)
+    command: str
+    advice: str
 
 
 class Report:
@@ -74,12 +49,12 @@ class Report:
         self.context, self.server = context, server
         self.versions: dict[str, str] = {}
         self.counts: dict[str, int] = {}
-        # Members that other objects than Clusters register.
-        self.members: dict[str, ForeignMember] = {}
+        # Members that other objects than Clusters register: that object, their version and properties.
+        self.members: dict[str, dict[str, Any]] = {}
         # True if the checks were limited to one namespace.
         self.is_limited = False
         self._findings: list[Finding] = []
-        self._skipped: dict[NotChecked, None] = {}
+        self._skipped: dict[tuple[str, str], None] = {}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -87,8 +62,8 @@ class Report:
         return tuple(sorted(self._findings, key=lambda finding: _ORDER[finding.id]))
 
     @property
-    def not_checked(self) -> tuple[NotChecked, ...]:
-        """The checks that were not made, each once."""
+    def not_checked(self) -> tuple[tuple[str, str], ...]:
+        """The checks that were not made, each once with the reason."""
         return tuple(self._skipped)
 
     @property
@@ -96,18 +71,21 @@ class Report:
         """1 with a finding, 3 if a check was not made, else 0."""
         return 1 if self._findings else 3 if self._skipped else 0
 
-    def add(self, kind: str, subject: str, what: str, command: str = "", advice: str = "") -> None:
+    def add(self, kind: str, subject: str, fix: str = "", /, **facts: object) -> None:
         """Adds a finding. Its texts become lines of bounded length.
 
-        Where neither command nor advice is given, the declaration has the advice.
+        `facts` are the fields of its declaration, and `fix` is a command, or the advice in place of the
+        declared one.
         """
-        advice = advice or ("" if command else TABLE[kind].get("do", ""))
-        texts = one_line(subject), one_line(what, MAX_WHAT), "".join(filter(str.isprintable, command)), advice
-        self._findings.append(Finding(kind, *texts))
+        subject, declared = one_line(subject), TABLE[kind]
+        what, do = (declared.get(part, "").format(subject=subject, **facts) for part in ("what", "do"))
+        fix = "".join(filter(str.isprintable, fix or do))
+        texts = (fix, "") if fix.startswith(_PROGRAMS) else ("", fix)
+        self._findings.append(Finding(kind, subject, one_line(what, MAX_WHAT), *texts))
 
     def skip(self, check: str, why: object) -> None:
         """Adds a check that was not made."""
-        self._skipped[NotChecked(one_line(check), one_line(str(why)))] = None
+        self._skipped[one_line(check), one_line(str(why))] = None
 
     def forget(self, subject: str) -> None:
         """Drops the findings about a subject, which counts under another name."""
@@ -123,36 +101,57 @@ class Report:
             "context": self.context,
             "server": self.server,
             "healthy": not self.exit_code,
-            "findings": [msgspec.structs.asdict(each) | {"why": each.why} for each in self.findings],
-            "notChecked": [msgspec.structs.asdict(each) for each in self.not_checked],
+            "findings": [
+                msgspec.structs.asdict(one) | {"why": TABLE[one.id]["why"]} for one in self.findings
+            ],
+            "notChecked": [{"check": check, "why": why} for check, why in self.not_checked],
             "checked": self.counts,
-            "members": {name: msgspec.structs.asdict(one) for name, one in sorted(self.members.items())},
+            "members": dict(sorted(self.members.items())),
         }
 
     def to_text(self) -> str:
-        """Returns the report as text, which begins with the context and the server."""
-        lines = [f"context {self.context or '(none)'}, server {self.server or 'unknown'}"]
-        lines += [f"member {name}: {one}" for name, one in sorted(self.members.items())]
+        """Returns the report as text: the context and the server, the verdict, then what it is about."""
+        lines = [f"context {self.context or '(none)'}, server {self.server or 'unknown'}", self._verdict()]
+        for name, one in sorted(self.members.items()):
+            properties = (f"{key}={value}" for key, value in one["properties"].items())
+            parts = ", ".join(filter(None, (one["source"], one["version"], *properties)))
+            lines.append(f"member {name}: {one_line(parts, MAX_WHAT)}")
         for each in self.findings:
-            lines += [f"{each.id}  {each.subject}", f"  what  {each.what}", f"  why   {each.why}"]
-            lines += [f"  fix   {each.command}"] if each.command else []
-            lines += [f"  do    {each.advice}"] if each.advice else []
-        lines += [f"not checked: {each.check}: {each.why}" for each in self.not_checked]
-        if not self.is_limited and any("forbidden" in each.why for each in self.not_checked):
-            lines.append("with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE")
-        if not self._findings:
-            number = len(self._skipped)
-            were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"
-            counts = ", ".join(f"{kind}: {count}" for kind, count in self.counts.items())
-            verdict = f"nothing was found, but {were}" if number else "healthy"
-            lines.append(verdict + (f" ({counts})" if counts else ""))
+            texts = {"what": each.what, "why": TABLE[each.id]["why"], "fix": each.command, "do": each.advice}
+            lines.append(f"{each.id}  {each.subject}")
+            lines += [f"  {word:<4}  {text}" for word, text in texts.items() if text]
+        # One line has all checks that lack a right.
+        lacking: dict[str, list[str]] = {}
+        for check, why in self._skipped:
+            if found := _LACKING.search(why):
+                lacking.setdefault(" ".join(found.groups()), []).append(check)
+            else:
+                lines.append(f"not checked: {check}: {why}")
+        if lacking:
+            rights = ", ".join(f"{names(checks)} ({right})" for right, checks in lacking.items())
+            lines.append(f"not checked, because you lack the right in brackets: {rights}")
+            if not self.is_limited:
+                lines.append("with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE")
         return "\n".join(lines) + "\n"
+
+    def _verdict(self) -> str:
+        number, counts = (
+            len(self._skipped),
+            ", ".join(f"{kind}: {count}" for kind, count in self.counts.items()),
+        )
+        if self._findings:
+            order = ": mend them in this order, because an earlier one may cause a later one"
+            return counted(len(self._findings), "finding") + (order if len(self._findings) > 1 else "")
+        were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"
+        found = f"nothing was found, but {were}" if number else "healthy"
+        return found + (f" ({counts})" if counts else "")
 
 
 class Commands:
     """Writes commands for the caller, with the kubeconfig and the context that he gave.
 
-    `contexts` has the server and the file of each context that he has.
+    `contexts` has the server and the file of each context that he has. In the words of a command each {}
+    stands for a value, which is quoted.
     """
 
     def __init__(
@@ -165,13 +164,14 @@ class Commands:
         self._context = f" --context={quote(context)}" if context else ""
         self._members = {server: (name, file) for name, (server, file) in (contexts or {}).items()}
 
-    def kubectl(self, words: str, member: str = "") -> str:
+    def kubectl(self, words: str, *values: str, member: str = "") -> str:
         """Returns a command of kubectl for the hub, or for the context `member`."""
-        return f"kubectl{self._file}{f' --context={quote(member)}' if member else self._context} {words}"
+        context = f" --context={quote(member)}" if member else self._context
+        return f"kubectl{self._file}{context} {_filled(words, values)}"
 
-    def fedhpa(self, words: str) -> str:
+    def fedhpa(self, words: str, *values: str) -> str:
         """Returns a command of ours that talks to the hub."""
-        return f"fedhpa {words}{self._file}{self._context}"
+        return f"fedhpa {_filled(words, values)}{self._file}{self._context}"
 
     def helm(self, words: str) -> str:
         """Returns a command of helm."""
@@ -179,24 +179,28 @@ class Commands:
 
     def applied(self, printed: str, member: str = "", words: str = "apply -f -") -> str:
         """Returns a command that applies what a command of ours prints."""
-        return f"fedhpa {printed} | {self.kubectl(words, member)}"
+        return f"fedhpa {printed} | {self.kubectl(words, member=member)}"
 
-    def patched(self, words: str, patch: Json | list[Json]) -> str:
+    def patched(self, words: str, *values: str, patch: Json | list[Json]) -> str:
         """Returns a command that changes an object by a patch: a mapping to merge, or JSON Patch."""
         kind = "json" if isinstance(patch, list) else "merge"
-        return self.kubectl(f"{words} --type={kind} -p {quote(json.dumps(patch))}")
+        return self.kubectl(f"{words} --type={kind} -p {{}}", *values, json.dumps(patch))
 
     def context_of(self, server: str) -> str:
         """Returns the context of the kubeconfig that leads to a server; "" for none."""
         return self._members.get(server.rstrip("/"), ("", ""))[0]
 
-    def join(self, name: str, server: str) -> Fix:
+    def join(self, name: str, server: str) -> str:
         """Returns the command that registers a member again, or the advice where its context is unknown."""
-        words = f"join {quote(name)} --cluster-kubeconfig"
         context, file = self._members.get(server.rstrip("/"), ("", ""))
-        if not context:
-            return "", f"Run `fedhpa {words} FILE` with the kubeconfig of an administrator of {name}."
-        return self.fedhpa(f"{words}={quote(file)} --cluster-context={quote(context)}"), ""
+        if context:
+            return self.fedhpa("join {} --cluster-kubeconfig={} --cluster-context={}", name, file, context)
+        words = f"join {quote(name)} --cluster-kubeconfig"
+        return f"Run `fedhpa {words} FILE` with the kubeconfig of an administrator of {name}."
+
+
+def _filled(words: str, values: Sequence[str]) -> str:
+    return words.format(*map(quote, values)) if values else words
 
 
 def removals(path: str, key: str, found: Sequence[tuple[int, str]]) -> list[Json]:
@@ -219,8 +223,11 @@ def names(found: Iterable[object]) -> str:
     return listed([str(each) for each in found], MAX_NAMES)
 
 
-def days(seconds: float) -> str:
-    """Returns a duration in days, in hours below two days, or in minutes below two hours."""
-    if seconds >= 2 * DAY_SECONDS:
-        return f"{seconds / DAY_SECONDS:.0f} days"
-    return f"{seconds / 3_600:.0f} hours" if seconds >= 2 * 3_600 else f"{seconds / 60:.0f} minutes"
+def expiry(seconds: float) -> str:
+    """Returns when something expires or expired, in days, in hours below two days, or in minutes."""
+    left = abs(seconds)
+    unit, size = next(
+        (one for one in (("days", DAY_SECONDS), ("hours", 3_600.0)) if left >= 2 * one[1]), ("minutes", 60.0)
+    )
+    text = f"{left / size:.0f} {unit}"
+    return f"expires in {text}" if seconds > 0 else f"expired {text} ago"

@@ -13,7 +13,7 @@ import msgspec
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.free_json import Json, at
 from fedhpa.api.texts import one_line, redacted
-from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, Resource, ResourceMapper, Response, explain
+from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, Clock, ResourceMapper, Response, explain
 from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
 
 T = TypeVar("T")
@@ -73,19 +73,9 @@ class Right(msgspec.Struct, frozen=True):
     path: str = ""
 
     def __str__(self) -> str:
-        if self.path:
-            return f"{self.verb} {self.path}"
-        target = f"{self.resource}.{self.group}" if self.group else self.resource
+        target = self.path or ".".join(filter(None, (self.resource, self.group)))
         name = f"/{self.name}" if self.name else ""
         return f"{self.verb} {target}{name}" + (f" in {self.namespace}" if self.namespace else "")
-
-    def attributes(self) -> Json:
-        """Returns the spec of an access review."""
-        if self.path:
-            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
-        plural, _, below = self.resource.partition("/")
-        wanted = msgspec.structs.asdict(self) | {"resource": plural, "subresource": below}
-        return {"resourceAttributes": {key: value for key, value in wanted.items() if value}}
 
 
 class Session:
@@ -97,8 +87,8 @@ class Session:
     def __init__(self, client: ApiClient, seconds: float, *, secret: str = "") -> None:
         self.client, self.seconds, self._secret = client, seconds, secret
         self._slots = asyncio.Semaphore(MAX_CALLS)
-        # One run is short, so that nothing becomes old.
-        self._mapper, self._mapping = ResourceMapper(client, clock=lambda: 0.0), asyncio.Lock()
+        # One run is short, so that nothing becomes old. Many targets have one kind, which is discovered once.
+        self.mapper, self.mapping = ResourceMapper(client, clock=lambda: 0.0), asyncio.Lock()
 
     async def get(self, path: str, **params: str) -> Json | Problem:
         """Returns the object at a path."""
@@ -123,6 +113,13 @@ class Session:
             lambda: self.client.request(method, path, params=params, body=raw, deadline=deadline), deadline
         )
 
+    async def timed(self, path: str, clock: Clock) -> tuple[Response | Problem, float]:
+        """Returns the answer at a path, and the server's clock minus ours in seconds; 0 if it is unknown."""
+        begun = clock.wall()
+        answer = await self.request("GET", path)
+        date, middle = date_of(answer), (begun + clock.wall()) / 2
+        return answer, 0.0 if date is None else date - middle
+
     def json(self, answer: Response | Problem) -> Json | Problem:
         """Returns the object in a response."""
         try:
@@ -130,32 +127,41 @@ class Session:
         except Exception as error:
             return self.problem(error)
 
-    async def resource(self, version: str, kind: str) -> Resource:
-        """Returns the resource of a kind. Raises InvalidObject for none, and ApiError without an answer."""
-        async with self._mapping:  # many targets have one kind, which is then discovered once
-            return await self._mapper.resolve(version, kind, deadline=self.seconds)
-
-    async def allows(self, right: Right, account: Json | None = None) -> bool | Problem:
-        """Returns if the server grants a right to an account, its user and groups, or to the caller."""
-        spec = right.attributes() | (account or {})
-        kind = "SubjectAccessReview" if account else "SelfSubjectAccessReview"
-        body = {"apiVersion": AUTHORIZATION, "kind": kind, "spec": spec}
-        answer = self.json(await self.request("POST", f"/apis/{AUTHORIZATION}/{kind.lower()}s", body))
-        return answer if isinstance(answer, Problem) else at(answer, "status", "allowed") is True
-
     async def lacking(
         self, rights: Sequence[Right], account: Json | None = None
     ) -> tuple[Right, ...] | Problem:
-        """Returns the rights that are not granted, or the first problem of a review."""
-        answers = await asyncio.gather(*(self.allows(right, account) for right in rights))
-        for answer in answers:
-            if isinstance(answer, Problem):
-                return answer
-        return tuple(right for right, granted in zip(rights, answers, strict=True) if not granted)
+        """Returns the rights that an account, its user and groups, or the caller lacks.
+
+        If a review fails, the result is its problem.
+        """
+        kind = "SubjectAccessReview" if account else "SelfSubjectAccessReview"
+
+        async def review(right: Right) -> Json | Problem:
+            plural, _, below = right.resource.partition("/")
+            named = msgspec.structs.asdict(right) | {"resource": plural, "subresource": below}
+            field = "nonResourceAttributes" if right.path else "resourceAttributes"
+            spec = {field: {key: value for key, value in named.items() if value}, **(account or {})}
+            body = {"apiVersion": AUTHORIZATION, "kind": kind, "spec": spec}
+            return self.json(await self.request("POST", f"/apis/{AUTHORIZATION}/{kind.lower()}s", body))
+
+        answers = await asyncio.gather(*map(review, rights))
+        problem = next((each for each in answers if isinstance(each, Problem)), None)
+        pairs = zip(rights, answers, strict=True)
+        return problem or tuple(one for one, found in pairs if at(found, "status", "allowed") is not True)
 
     def problem(self, error: BaseException) -> Problem:
         """Returns the problem that an error stands for."""
-        cause, text = _cause(error)
+        cause, text = Cause.FAILED, str(error) if isinstance(error, FedHPAError) else explain(error)
+        if isinstance(error, TimeoutError):
+            cause, text = Cause.TIMEOUT, "no complete answer in time"
+        elif isinstance(error, ApiError) and error.reason == TIMEOUT:
+            cause, text = Cause.TIMEOUT, "no answer in time"
+        elif isinstance(error, ApiError) and error.reason == UNREACHABLE:
+            text = describe(error.__cause__ or error)
+            is_tls = text.startswith(("certificate not accepted", "TLS failed"))
+            cause = Cause.UNTRUSTED if is_tls else Cause.UNREACHABLE
+        elif isinstance(error, ApiError):
+            cause = _STATUSES.get(error.status, Cause.FAILED)
         return Problem(cause, self.line(text))
 
     def line(self, text: str, most: int = MAX_TEXT) -> str:
@@ -171,20 +177,6 @@ class Session:
                     return await call()
             except Exception as error:
                 return self.problem(error)
-
-
-def _cause(error: BaseException) -> tuple[Cause, str]:
-    if isinstance(error, TimeoutError):
-        return Cause.TIMEOUT, "no complete answer in time"
-    if not isinstance(error, ApiError):
-        return Cause.FAILED, str(error) if isinstance(error, FedHPAError) else explain(error)
-    if error.reason == TIMEOUT:
-        return Cause.TIMEOUT, "no answer in time"
-    if error.reason == UNREACHABLE:
-        text = describe(error.__cause__ or error)
-        is_tls = text.startswith(("certificate not accepted", "TLS failed"))
-        return Cause.UNTRUSTED if is_tls else Cause.UNREACHABLE, text
-    return _STATUSES.get(error.status, Cause.FAILED), str(error)
 
 
 def date_of(answer: Response | Problem) -> float | None:

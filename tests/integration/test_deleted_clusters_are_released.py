@@ -86,8 +86,8 @@ async def test_unjoin_waits_for_the_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float, told: int
 ) -> None:
     """It says so after a while, and goes on once the controller has removed its finalizer."""
-    monkeypatch.setattr("fedhpa.cli.join.release.LOOK_SECONDS", 0.1)
-    monkeypatch.setattr("fedhpa.cli.join.release.TELL_SECONDS", patience)
+    monkeypatch.setattr("fedhpa.cli.join.removal.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("fedhpa.cli.join.removal.TELL_SECONDS", patience)
     async with started_hub(tmp_path) as hub, hub.api() as api, led(hub):
         await hold(api, "member2", OURS)
         running = asyncio.create_task(fedhpa_thread("unjoin", "member2", "--kubeconfig", str(hub.kubeconfig)))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedhpa.api.member_sources import MemberSources
-from fedhpa.doctor.fleet import check_fleet
-from fedhpa.doctor.members import Members
+from fedhpa.doctor.members import Members, check_fleet
 from fedhpa.doctor.report import Commands, Report
 from fedhpa.doctor.session import Session
 from fedhpa.doctor.site import Site

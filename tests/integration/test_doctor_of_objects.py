@@ -93,6 +93,17 @@ async def test_an_object_that_nobody_looked_at_is_not_healthy(tmp_path: Path) ->
     assert report.findings[0].what == "It has no status yet: no controller has looked at it."
 
 
+async def test_an_object_whose_controller_does_not_run_is_no_finding_of_its_own(tmp_path: Path) -> None:
+    """Its status is as old as the controller, which has a finding."""
+    async with installation(tmp_path) as made:
+        for name in SHARD_LEASES:
+            made.delete(LEASES, name, NAMESPACE)
+        made.edit(FHPAS, "web", "shop", status={"conditions": [{"type": "Ready", "status": "False"}]})
+        report = await made.diagnosis()
+
+    assert [each.id for each in report.findings] == ["controller-not-running"]
+
+
 async def test_a_placement_that_is_not_followed_is_told(tmp_path: Path) -> None:
     """The clusters of the object stay as they were, so nothing else shows it."""
     unread = {"type": "PlacementUnreadable", "status": "True", "message": "no cluster in it is a member"}

@@ -17,8 +17,7 @@ import yaml
 from fedhpa.api.errors import ApiError
 from fedhpa.backtest import decode_recording, encode_recording, recorded_spec
 from fedhpa.cli.backtest.commands import backtest, cron_suggest, suggest
-from fedhpa.cli.backtest.inputs import subject_of_hub
-from fedhpa.cli.backtest.store import prices_of
+from fedhpa.cli.backtest.inputs import prices_of, subject_of_hub
 from fedhpa.cli.main import run
 from tests.support.recorded_days import manifest, recording
 
@@ -157,7 +156,7 @@ def test_a_right_that_lacks_is_named(
     async def hub_client(*_: str) -> AsyncIterator[tuple[Any, str]]:
         yield _Hub(refused), "shop"
 
-    monkeypatch.setattr("fedhpa.cli.backtest.store.hub_client", hub_client)
+    monkeypatch.setattr("fedhpa.cli.backtest.inputs.hub_client", hub_client)
     file = tmp_path / "report.json"
     flags = [
         "--days",

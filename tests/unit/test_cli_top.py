@@ -43,6 +43,14 @@ def limited(reason: str) -> dict[str, Any]:
     return {"more": [{"type": "ScalingLimited", "status": "True", "reason": reason, "message": message}]}
 
 
+def test_the_reason_of_a_metric_fits_into_80_columns() -> None:
+    """Its end says what the metric calls for, which the words before it left no room for."""
+    reason = "cpu resource utilization (percentage of request) above target"
+    found = stored(summary={"targets": "cpu: 75%/60%", "max": "8", "reason": reason})
+
+    assert table([row(found, NOW)], 80)[1].endswith("  cpu above target")
+
+
 def test_no_text_of_an_object_controls_the_terminal() -> None:
     """A status has what its owner may have written."""
     escape = "\x1b[2J\x9b\r\n\x07"

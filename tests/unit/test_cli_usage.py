@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import subprocess
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.hub_client import expanded
 from fedhpa.cli.main import command as all_commands
 from fedhpa.cli.main import run
+from fedhpa.cli.options import with_flags
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support.commands import fedhpa
 from tests.support.installation import installation
@@ -302,16 +304,14 @@ async def test_objects_of_the_hub_are_completed(tmp_path: Path) -> None:
 
         def ask() -> dict[str, list[str]]:
             return {
-                "namespaces": suggestions.namespaces(context, "s"),
-                "clusters": suggestions.clusters(context, ""),
-                "objects": suggestions.objects(context, ""),
-                "names": suggestions.names(context, ""),
+                "namespaces": completion.namespaces(context, "s"),
+                "clusters": completion.clusters(context, ""),
+                "objects": completion.objects(context, ""),
+                "names": completion.names(context, ""),
             }
 
         found = await asyncio.to_thread(ask)
-    silent = await asyncio.to_thread(
-        suggestions.clusters, asked_with(kubeconfig=str(tmp_path / "absent")), ""
-    )
+    silent = await asyncio.to_thread(completion.clusters, asked_with(kubeconfig=str(tmp_path / "absent")), "")
 
     assert found == {
         "namespaces": ["shop"],
@@ -348,3 +348,27 @@ def test_options_that_choose_the_hub_are_alike() -> None:
             helps.setdefault(one.name, set()).add((tuple(one.opts), one.default, one.help))
 
     assert {name: len(found) for name, found in helps.items()} == {"kubeconfig": 1, "context": 1}
+
+
+@pytest.mark.parametrize("options", ["", "--size: Its size.\n    --colour: Its colour.\n    --age: Its age."])
+def test_a_docstring_describes_each_option_of_its_command(options: str) -> None:
+    """An option without help, and help without an option, are mistakes of whoever writes the command."""
+
+    def command(size: int = 1, colour: str = "red") -> None:
+        pass
+
+    command.__doc__ = f"""Paint.\n\n    Options:\n    {options}\n    """ if options else "Paint."
+    with pytest.raises(ValueError, match="zip"):
+        with_flags()(command)
+    command.__doc__ = (
+        "Paint.\n\n    Options:\n    --size, -s NUMBER: Its\n      size.\n    colour COLOUR: Its colour.\n"
+    )
+    made = with_flags()(command)
+    found = {
+        name: (one.help, one.metavar)
+        for name, parameter in inspect.signature(made).parameters.items()
+        for one in parameter.annotation.__metadata__
+    }
+
+    assert found == {"size": ("Its size.", "NUMBER"), "colour": ("Its colour.", "COLOUR")}
+    assert made.__doc__ == "Paint."

@@ -32,7 +32,7 @@ COMMANDS = {
     "fedhpa/cli/preview.py": {"SYSTEM"},
     "fedhpa/cli/record.py": {"SYSTEM"},
     "fedhpa/cli/top.py": {"SYSTEM"},
-    "fedhpa/cli/backtest/store.py": {"SYSTEM"},
+    "fedhpa/cli/backtest/inputs.py": {"SYSTEM"},
 }
 # Work that holds the event loop, and the time of a request, are measured in the machine's time, also in a
 # simulation. Nothing depends on them but series and debug lines, or in pieces.py when a list yields.

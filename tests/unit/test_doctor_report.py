@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+from string import Formatter
 from typing import Any, cast
 
 import pytest
 
+from fedhpa.doctor import report as report_module
 from fedhpa.doctor.certificates import Certificate, cause_of, check_certificates
 from fedhpa.doctor.hub import check_installed
 from fedhpa.doctor.report import TABLE, Commands, Report
 from fedhpa.doctor.session import Cause, Problem
-from fedhpa.doctor.site import Site
+from fedhpa.doctor.site import CRDS, ROLES, Site
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -52,9 +56,11 @@ def test_findings_have_the_order_of_the_table() -> None:
     """The report is sorted by topic, whatever was found first."""
     report = Report("hub", "https://hub")
     for kind in reversed(TABLE):
-        report.add(kind, "it", "broken", "mend it")
+        report.add(kind, "it", **dict.fromkeys(fields_of(kind), "broken"))
 
     assert [each.id for each in report.findings] == list(TABLE)
+    order = "mend them in this order, because an earlier one may cause a later one"
+    assert report.to_text().splitlines()[1] == f"{len(TABLE)} findings: {order}"
     assert report.exit_code == 1
 
 
@@ -63,18 +69,67 @@ def test_a_report_says_if_it_is_complete() -> None:
     report = Report("hub", "https://hub")
     assert (report.exit_code, report.to_json()["healthy"]) == (0, True)
 
-    report.skip("the members", "forbidden")
-    report.skip("the members", "forbidden")
+    report.skip("the members", "no answer in time")
+    report.skip("the members", "no answer in time")
 
     assert (report.exit_code, report.to_json()["healthy"]) == (3, False)
     assert report.to_text().splitlines() == [
         "context hub, server https://hub",
-        "not checked: the members: forbidden",
-        "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
         "nothing was found, but 1 check was not made",
+        "not checked: the members: no answer in time",
     ]
-    report.add("no-members", "clusters", "none")
+    report.add("no-members", "clusters")
     assert report.exit_code == 1
+
+
+def test_all_checks_that_lack_a_right_are_one_line_with_the_rights() -> None:
+    """The line names what was not checked and by which right it would be. Other causes stand alone."""
+    report = Report("hub", "https://hub")
+    leases = 'User "t" cannot list resource "leases" in API group "coordination.k8s.io" at the cluster scope'
+    reviews = 'User "t" cannot create resource "subjectaccessreviews" in API group "authorization.k8s.io"'
+    report.skip("the Leases of the controller", f"leases is forbidden: {leases}")
+    report.skip("the rights of a", reviews)
+    report.skip("the rights of b", reviews)
+    report.skip(
+        "the member m1", 'secrets "m1" is forbidden: User "t" cannot get resource "secrets" in API group ""'
+    )
+    report.skip("the request-header CA", "no answer in time")
+
+    found = (
+        "the Leases of the controller (list leases), the rights of a, the rights of b (create "
+        "subjectaccessreviews), the member m1 (get secrets)"
+    )
+    assert report.to_text().splitlines()[2:] == [
+        "not checked: the request-header CA: no answer in time",
+        f"not checked, because you lack the right in brackets: {found}",
+        "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
+    ]
+
+
+def fields_of(kind: str) -> set[str]:
+    """Returns the fields of the texts of a finding, without those that every finding has."""
+    texts = (TABLE[kind].get(part, "") for part in ("what", "do"))
+    return {field for text in texts for _, field, *_ in Formatter().parse(text) if field} - {"subject"}
+
+
+def test_each_finding_is_added_with_the_fields_of_its_words() -> None:
+    """A field that is not given would raise while something is broken, which no other test may reach."""
+    calls = [
+        (node, node.args[0])
+        for path in Path(report_module.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add"
+    ]
+    seen = 0
+    for node, first in calls:
+        given = {keyword.arg for keyword in node.keywords}
+        kinds = {each.value for each in ast.walk(first) if isinstance(each, ast.Constant)} & set(TABLE)
+        if None in given or not kinds:  # **facts, or no finding
+            continue
+        seen += 1
+        for kind in kinds:
+            assert given | {"target"} >= fields_of(str(kind)), kind
+    assert seen > 40
 
 
 @pytest.mark.parametrize(("left", "told"), [(3 * DAY, True), (-3 * DAY, True), (15 * DAY, False)])
@@ -88,7 +143,7 @@ def test_a_certificate_that_nobody_keeps_is_told_two_weeks_before(left: float, t
 def test_an_expired_certificate_is_told_once() -> None:
     """Where the hub refuses the webhook's expired certificate, its lifetime is no second finding."""
     place = site()
-    place.report.add("webhook-certificate", "fedhpa-webhook", "x509: certificate has expired")
+    place.add("webhook-certificate", "fedhpa-webhook", what="x509: certificate has expired")
     check_certificates(place, [Certificate("fedhpa-webhook", "the CA", NOW - 300 * DAY, NOW - DAY)])
 
     assert [kind for kind, _ in found(place)] == ["webhook-certificate"]
@@ -123,7 +178,7 @@ def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None
 def test_what_may_not_be_seen_may_be_installed(cause: Cause, installed: bool) -> None:
     """Only a hub that answers 404 to all of it has no installation."""
     place = site()
-    place.definitions = {"federatedhpas.autoscaling.karmada.io": Problem(cause)}
-    place.bindings = {"fedhpa:controller": Problem(Cause.ABSENT)}
+    place.found[CRDS] = {"federatedhpas.autoscaling.karmada.io": Problem(cause)}
+    place.found[ROLES] = {"fedhpa:controller": Problem(Cause.ABSENT)}
 
     assert check_installed(place) is installed

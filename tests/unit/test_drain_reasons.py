@@ -9,8 +9,7 @@ import pytest
 
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import Taint
-from fedhpa.cli.drain.forecast import forecasts
-from fedhpa.cli.drain.objects import placed_by_karmada, scaled_by_rules_alone, waiting
+from fedhpa.cli.drain.objects import forecasts, placed_by_karmada, scaled_by_rules_alone, waiting
 from fedhpa.cli.explain import memberships
 from tests.support.draining import NAMES, rule, scaler, status
 

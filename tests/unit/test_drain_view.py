@@ -8,9 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from fedhpa.cli.drain.draining import Progress
+from fedhpa.cli.drain.draining import Bar, Lines, Progress, for_stdout
 from fedhpa.cli.drain.objects import Waiting
-from fedhpa.cli.drain.view import Bar, Lines, for_stdout
 
 WAITING = tuple(Waiting(f"shop/w{number}", 2, "waiting for 1 new pod in member1") for number in range(40))
 

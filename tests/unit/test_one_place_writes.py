@@ -103,8 +103,8 @@ def test_few_modules_name_the_subresource() -> None:
 
     assert found == {
         "controller/federatedhpa/cluster_reader.py",
+        "fedhpa/doctor/hub.py",
         "fedhpa/doctor/members.py",
-        "fedhpa/doctor/rights.py",
         "fedhpa/kube/mapping.py",
         "fedhpa/kube/writes.py",
     }

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.backtest.flags import Inputs
-from fedhpa.cli.backtest.inputs import candidates_of, options_of, part_of, progress_bar, with_rules
+from fedhpa.cli.backtest.inputs import candidates_of, gathered, options_of, part_of, progress_bar, with_rules
 from fedhpa.cli.backtest.output import (
     chart_lines,
     check_output,
@@ -20,7 +20,6 @@ from fedhpa.cli.backtest.output import (
     text_lines,
     yaml_lines,
 )
-from fedhpa.cli.backtest.store import gathered
 from fedhpa.cli.options import with_flags
 
 if TYPE_CHECKING:
@@ -35,16 +34,7 @@ MAX_DATES: Final = 10
 @with_flags()
 def backtest(
     inputs: Inputs,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--vary",
-            metavar="FIELD=VALUES",
-            help="Also run the object with other values, such as target=50,60; repeated for all "
-            "combinations. Fields: target, minReplicas, maxReplicas, scaleUp.window, scaleUp.percent, "
-            "scaleUp.pods, scaleDown.window, scaleDown.percent, scaleDown.pods.",
-        ),
-    ] = None,
+    vary: list[str] | None = None,
 ) -> None:
     """Show what a FederatedHPA would have done over recorded days; nothing is written.
 
@@ -53,6 +43,11 @@ def backtest(
     demand unserved than --unserved allows.
 
     Example: fedhpa backtest -f web.yaml --recording week.json.gz --vary target=50,60,70 -o report.html
+
+    Options:
+    --vary FIELD=VALUES: Also run the object with other values, such as target=50,60; repeated for all
+      combinations. Fields: target, minReplicas, maxReplicas, scaleUp.window, scaleUp.percent, scaleUp.pods,
+      scaleDown.window, scaleDown.percent, scaleDown.pods.
     """
     from fedhpa.backtest import PRESENT, compare
 
@@ -132,9 +127,7 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
 @with_flags(days=28, step="60s", unserved=None)
 def cron_suggest(
     inputs: Inputs,
-    time_zone: Annotated[
-        str, typer.Option("--time-zone", help="Time zone of the weekdays and hours, such as Europe/Berlin.")
-    ] = "UTC",
+    time_zone: str = "UTC",
 ) -> None:
     """Suggest windows with a larger minReplicas ahead of ramps that come back; nothing is written.
 
@@ -142,6 +135,9 @@ def cron_suggest(
     what it brings on the recorded weeks.
 
     Example: fedhpa cron suggest -f web.yaml --recording month.json.gz --time-zone Europe/Berlin
+
+    Options:
+    --time-zone: Time zone of the weekdays and hours, such as Europe/Berlin.
     """
     from fedhpa.backtest.cron_suggestion import suggest_windows
 

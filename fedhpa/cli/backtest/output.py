@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.colours import BOLD, GREEN, YELLOW, painted
+from fedhpa.cli.colours import BOLD, GREEN, YELLOW, columns, painted
 
 if TYPE_CHECKING:
     from fedhpa.backtest.result import Report, Run
@@ -114,15 +114,7 @@ def table(runs: list[Run], bound: float) -> list[str]:
     rows = [_HEAD, *(tuple(_cells(run, bound)) for run in runs)]
     if all(run.figures.cost is None for run in runs):
         rows = [row[:-1] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
-    first, *others = zip(row, widths, strict=True)
-    yield first[0].ljust(first[1])
-    for text, width in others:
-        yield text.rjust(width)
+    return columns(rows, right=True)
 
 
 def _cells(run: Run, bound: float) -> Iterator[str]:

@@ -10,7 +10,7 @@ import typer
 
 from fedhpa.api.member_sources import MemberSources
 from fedhpa.api.texts import counted
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.member_options import TaintFlags
 from fedhpa.cli.options import Hub, JsonOrText, Output, cluster_name, seconds_of, with_flags
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ClusterName = Annotated[
     str,
     typer.Argument(
-        metavar="CLUSTER", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
+        metavar="CLUSTER", help="Name of the Cluster on the hub.", autocompletion=completion.clusters
     ),
 ]
 ONLY_CLUSTERS: Final = TaintFlags()
@@ -75,12 +75,7 @@ def drain(
     hub: Hub,
     members: TaintFlags,
     cluster: ClusterName,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print where the replicas of each object would go. Nothing is written."
-        ),
-    ] = False,
+    dry_run: bool = False,
     timeout: Timeout = "",
     output: Output = JsonOrText.TEXT,
 ) -> None:
@@ -91,6 +86,9 @@ def drain(
     Ctrl-C ends only the waiting: the cluster goes on draining.
 
     Example: fedhpa drain member2 --dry-run
+
+    Options:
+    --dry-run: Print where the replicas of each object would go. Nothing is written.
     """
     from fedhpa.cli.drain.draining import Refused
 
@@ -120,15 +118,14 @@ async def drained_cluster(
     members: TaintFlags = ONLY_CLUSTERS,
 ) -> Drained:
     """Drains a cluster and shows it on stdout, unless `silent`. Raises Refused, and ConfigError."""
-    from fedhpa.cli.drain import view
-    from fedhpa.cli.drain.draining import Draining
+    from fedhpa.cli.drain.draining import Draining, Lines, for_stdout, limited
     from fedhpa.kube import SYSTEM
 
     draining = Draining(name, SYSTEM, members.sources())
     undo, again = (hub.command(word, name, *members.words()) for word in ("uncordon", "drain"))
     try:
         async with hub.client() as (api, _):
-            shown = view.View() if silent else view.for_stdout()
+            shown = Lines(silent=True) if silent else for_stdout()
             drained = await draining.run(api, shown, lambda line: typer.echo(line, err=True), timeout=timeout)
     except asyncio.CancelledError:
         if draining.tainted:
@@ -141,11 +138,11 @@ async def drained_cluster(
         typer.echo(f"{name} is drained: {counted(moved, 'replica')} moved. It gets no more until: {undo}")
     else:
         typer.echo(f"{name} is not drained: {counted(left, 'replica')} still there. It goes on draining.")
-        typer.echo("\n".join(view.limited(drained.progress.waiting)))
+        typer.echo("\n".join(limited(drained.progress.waiting)))
         typer.echo(f"Watch it again: {again}. Undo it: {undo}")
     if drained.alone:
         typer.echo("not moved:")
-        typer.echo("\n".join(view.limited(drained.alone)))
+        typer.echo("\n".join(limited(drained.alone)))
     return drained
 
 
@@ -153,9 +150,9 @@ def _forecast(name: str, sources: MemberSources, hub: Hub, *, as_json: bool) -> 
     """Prints where the replicas would go. Raises Exit if some would stay."""
     import msgspec
 
-    from fedhpa.cli.drain import draining, view
+    from fedhpa.cli.drain.draining import forecast, limited
 
-    found, alone = hub.run(lambda api, _: draining.forecast(api, name, sources))
+    found, alone = hub.run(lambda api, _: forecast(api, name, sources))
     if as_json:
         shown = {"objects": [one.to_json() for one in found], "notMoved": msgspec.to_builtins(alone)}
         typer.echo(json.dumps({"cluster": name, "dryRun": True, **shown}, indent=2))
@@ -163,7 +160,7 @@ def _forecast(name: str, sources: MemberSources, hub: Hub, *, as_json: bool) -> 
         count, stay = sum(one.replicas or 0 for one in found), sum(one.is_finding for one in found)
         would = f"{counted(stay, 'object')} would keep some there" if stay else "all would move"
         typer.echo(f"{name} runs {counted(count, 'replica')} of {counted(len(found), 'object')}; {would}")
-        for line in view.limited([*found, *alone]):
+        for line in limited([*found, *alone]):
             typer.echo(line)
         typer.echo("Nothing was written.")
     if any(one.is_finding for one in found):

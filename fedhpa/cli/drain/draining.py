@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import typer
 
 from fedhpa.api import federatedhpa
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.known_cluster import API_VERSION as CLUSTER_VERSION
 from fedhpa.api.member_sources import CLUSTERS, ONLY_CLUSTERS, MemberSources
 from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
-from fedhpa.api.texts import listed
+from fedhpa.api.texts import counted, listed
 from fedhpa.api.times import parse_time
 from fedhpa.cli.drain.objects import (
     Alone,
+    Forecast,
     Waiting,
+    forecasts,
     placed_by_karmada,
     scaled_by_rules_alone,
     waiting,
@@ -27,9 +31,98 @@ from fedhpa.cli.hub_client import asking
 from fedhpa.cli.member_notes import known_members
 
 if TYPE_CHECKING:
-    from fedhpa.cli.drain.forecast import Forecast
-    from fedhpa.cli.drain.view import View
+    from rich.console import Console, RenderableType
+
     from fedhpa.kube import ApiClient, Clock
+
+
+# Lines that one change prints in a pipe, and that a final list has.
+MAX_LINES: Final = 50
+# Lines of a terminal that are not for objects: the bar, the number of further objects, and the cursor.
+OTHER_LINES: Final = 3
+
+
+class Lines:
+    """Prints a line for each object that changed, and one with the sum; nothing if `silent`."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self._silent, self._sum = silent, ""
+        self._shown: dict[str, Waiting] = {}
+
+    def running(self) -> AbstractContextManager[object]:
+        """Returns the context in which it is shown."""
+        return nullcontext()
+
+    def show(self, progress: Progress) -> None:
+        """Prints the changes since the last call."""
+        lines = limited([one for one in progress.waiting if self._shown.get(one.name) != one])
+        self._shown = {one.name: one for one in progress.waiting}
+        if (total := sum_of(progress)) != self._sum:
+            self._sum = total
+            lines.append(total)
+        for line in () if self._silent else lines:
+            typer.echo(line)
+
+
+class Bar:
+    """Draws one bar over all objects, and a line for each object that waits."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+
+    def running(self) -> AbstractContextManager[object]:
+        """Returns the context in which the bar is drawn."""
+        return self._live
+
+    def show(self, progress: Progress) -> None:
+        """Draws the progress."""
+        self._live.update(self._drawn(progress), refresh=True)
+
+    def _drawn(self, progress: Progress) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        bar = Table.grid(padding=(0, 1))
+        total, moved = (progress.total, progress.moved) if progress.total else (1, not progress.waiting)
+        width = max(min(40, self._console.width - len(progress.cluster) - 35), 10)
+        drawn = ProgressBar(total=total, completed=int(moved), width=width)
+        bar.add_row(Text(progress.cluster), drawn, Text(f"{progress.moved}/{progress.total} replicas moved"))
+        return Group(bar, *(Text(line) for line in limited(progress.waiting, self._room(progress.waiting))))
+
+    def _room(self, waiting: Sequence[Waiting]) -> int:
+        """Returns for how many of the objects the terminal has lines."""
+        room = self._console.height - OTHER_LINES
+        for number, one in enumerate(waiting):
+            room -= -(-len(f"  {one}") // self._console.width)
+            if room < 0:
+                return number
+        return len(waiting)
+
+
+def limited(lines: Sequence[object], most: int = MAX_LINES) -> list[str]:
+    """Returns a line for each object, at most `most` of them and one with the number of the others."""
+    shown = [f"  {one}" for one in lines[:most]]
+    return [*shown, f"  and {counted(len(lines) - most, 'more object')}"] if len(lines) > most else shown
+
+
+def sum_of(progress: Progress) -> str:
+    """Returns the progress as one line."""
+    wait = f"{counted(len(progress.waiting), 'object')} left"
+    return f"{progress.cluster}: {progress.moved} of {counted(progress.total, 'replica')} moved, {wait}"
+
+
+def for_stdout() -> Lines | Bar:
+    """Returns the view for standard output: a bar only in a terminal. rich honours NO_COLOR."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    return Bar(console) if console.is_terminal and not console.is_dumb_terminal else Lines()
+
 
 # Objects that a refusal names.
 MAX_NAMED: Final = 10
@@ -130,7 +223,7 @@ class Draining:
         self._clock = clock
 
     async def run(
-        self, hub: ApiClient, view: View, say: Callable[[str], None], *, timeout: float | None = None
+        self, hub: ApiClient, view: Lines | Bar, say: Callable[[str], None], *, timeout: float | None = None
     ) -> Drained:
         """Writes the taint and follows the replicas until nothing waits, or for `timeout` seconds.
 
@@ -172,7 +265,6 @@ async def forecast(
     Raises Refused, and ConfigError with the remedy.
     """
     from fedhpa.api.known_cluster import KnownCluster, RawCluster, known_cluster
-    from fedhpa.cli.drain.forecast import forecasts
     from fedhpa.kube import resource_path
 
     noted = await noted_in(hub, cluster, sources)

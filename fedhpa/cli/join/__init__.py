@@ -11,7 +11,7 @@ import typer
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import AcceptedServer
 from fedhpa.api.rights import Propagation
-from fedhpa.cli import suggestions
+from fedhpa.cli import completion
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
 from fedhpa.cli.hub_client import HUB
 from fedhpa.cli.options import Hub, cluster_name, seconds_of, with_flags
@@ -42,68 +42,41 @@ LIFETIME: Final = "720h"
 @with_flags()
 def join(
     hub: Hub,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Cluster on the hub.")],
+    name: str,
     cluster_kubeconfig: ClusterKubeconfig = None,
     cluster_context: ClusterContext = "",
     namespace: Namespace = DEFAULT_NAMESPACE,
-    api_endpoint: Annotated[
-        str,
-        typer.Option(
-            help="Address of the member's API server for the hub's processes; if not set, the server of "
-            "--cluster-kubeconfig."
-        ),
-    ] = "",
-    token_lifetime: Annotated[
-        str,
-        typer.Option(
-            help="Lifetime of the token, at least 10m. The controller renews the token after two thirds of "
-            "it. The member's API server may shorten it."
-        ),
-    ] = LIFETIME,
-    propagation: Annotated[
-        Propagation, typer.Option(help="The controller's --propagation. direct writes scales in members.")
-    ] = "direct",
+    api_endpoint: str = "",
+    token_lifetime: str = LIFETIME,
+    propagation: Propagation = "direct",
     scale_target: ScaleTargets = None,
-    distributed: Annotated[
-        bool,
-        typer.Option(
-            "--distributed",
-            help="Allow to write HorizontalPodAutoscalers, for FederatedHPAs with mode Distributed.",
-        ),
-    ] = False,
-    insecure_skip_tls_verify: Annotated[
-        bool,
-        typer.Option(
-            "--insecure-skip-tls-verify",
-            help="Register a member whose certificate nobody verifies. Its token can then be stolen.",
-        ),
-    ] = False,
-    controller_user: Annotated[
-        str, typer.Option(help="User of the controller on the hub, if it is not its ServiceAccount.")
-    ] = "",
-    adapter_user: Annotated[
-        str, typer.Option(help="User of the metrics adapter on the hub, if it is not its ServiceAccount.")
-    ] = "",
-    accept: Annotated[
-        bool,
-        typer.Option(
-            "--accept",
-            help="Accept the changed server or CA of member NAME, which a ClusterProfile or a Secret of Argo "
-            "CD registers. Its credentials wait for this. -n is the controller's --members-namespace.",
-        ),
-    ] = False,
-    print_only: Annotated[
-        bool,
-        typer.Option(
-            "--print",
-            help="Print the manifests of both sides for GitOps, and contact no cluster. The token is not "
-            "among them.",
-        ),
-    ] = False,
+    distributed: bool = False,
+    insecure_skip_tls_verify: bool = False,
+    controller_user: str = "",
+    adapter_user: str = "",
+    accept: bool = False,
+    print_only: bool = False,
 ) -> None:
     """Register a member cluster: account and rights in the member, Secret and Cluster on the hub.
 
     Example: fedhpa join member1 --cluster-kubeconfig member1.kubeconfig
+
+    Options:
+    name NAME: Name of the Cluster on the hub.
+    --api-endpoint: Address of the member's API server for the hub's processes; if not set, the server of
+      --cluster-kubeconfig.
+    --token-lifetime: Lifetime of the token, at least 10m. The controller renews the token after two thirds of
+      it. The member's API server may shorten it.
+    --propagation: The controller's --propagation. direct writes scales in members.
+    --distributed: Allow to write HorizontalPodAutoscalers, for FederatedHPAs with mode Distributed.
+    --insecure-skip-tls-verify: Register a member whose certificate nobody verifies. Its token can then be
+      stolen.
+    --controller-user: User of the controller on the hub, if it is not its ServiceAccount.
+    --adapter-user: User of the metrics adapter on the hub, if it is not its ServiceAccount.
+    --accept: Accept the changed server or CA of member NAME, which a ClusterProfile or a Secret of Argo CD
+      registers. Its credentials wait for this. -n is the controller's --members-namespace.
+    --print: Print the manifests of both sides for GitOps, and contact no cluster. The token is not among
+      them.
     """
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml
@@ -160,34 +133,28 @@ def unjoin(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
+            metavar="NAME", help="Name of the Cluster on the hub.", autocompletion=completion.clusters
         ),
     ],
     cluster_kubeconfig: ClusterKubeconfig = None,
     cluster_context: ClusterContext = "",
     namespace: Namespace = DEFAULT_NAMESPACE,
-    drain: Annotated[
-        bool,
-        typer.Option("--drain", help="Drain the cluster first. It stays registered if that does not end."),
-    ] = False,
+    drain: bool = False,
     timeout: Timeout = "",
-    hub_id: Annotated[
-        str, typer.Option(help="The controller's --hub-id, which tells its member HPAs from other hubs'.")
-    ] = "",
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Remove account and rights from the cluster of --cluster-kubeconfig although the hub has no "
-            "Cluster NAME.",
-        ),
-    ] = False,
+    hub_id: str = "",
+    force: bool = False,
 ) -> None:
     """Remove what join made: Cluster, Secret and rights on the hub, account and rights in the member.
 
     The member's HorizontalPodAutoscalers of mode Distributed go, too, and its workloads keep their replicas.
 
     Example: fedhpa unjoin member1 --cluster-kubeconfig member1.kubeconfig
+
+    Options:
+    --drain: Drain the cluster first. It stays registered if that does not end.
+    --hub-id: The controller's --hub-id, which tells its member HPAs from other hubs'.
+    --force: Remove account and rights from the cluster of --cluster-kubeconfig although the hub has no
+      Cluster NAME.
     """
     from fedhpa.cli.drain import draining
     from fedhpa.cli.join import removal
@@ -224,28 +191,27 @@ def unjoin(
 @with_flags()
 def release_clusters(
     hub: Hub,
-    timeout: Annotated[
-        str, typer.Option(help="Longest wait for a controller that ends; if not set, two minutes.")
-    ] = "2m",
-    namespace: Annotated[
-        str,
-        typer.Option("-n", "--namespace", help="Namespace of the controller's Leases; if not set, all."),
-    ] = "",
+    timeout: str = "2m",
+    namespace: str = "",
 ) -> None:
     """Remove the controller's finalizers from all Clusters, after the controller was uninstalled.
 
     Otherwise each Cluster that ran replicas could not be deleted. Nothing is removed while a controller runs.
 
     Example: fedhpa release-clusters
+
+    Options:
+    --timeout: Longest wait for a controller that ends; if not set, two minutes.
+    -n, --namespace: Namespace of the controller's Leases; if not set, all.
     """
-    from fedhpa.cli.join import registration, release
+    from fedhpa.cli.join import registration, removal
     from fedhpa.kube import SYSTEM
 
     seconds = timeout_seconds(timeout) or 0.0
 
     async def run() -> None:
         async with registration.opened(HUB, hub) as (side, _):
-            await release.release_all(side, namespace, seconds, typer.echo, SYSTEM.monotonic)
+            await removal.release_all(side, namespace, seconds, typer.echo, SYSTEM.monotonic)
 
     asyncio.run(run())
 

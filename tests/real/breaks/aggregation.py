@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from certs import CertificateAuthority
+from fedhpa.api import rights
 from testbed.stage.api import has_condition
 from testbed.stage.processes import CONTROLLER
 from testbed.stage.registrations import ADAPTER, ADAPTER_SERVICE, NAMESPACE
@@ -19,6 +20,7 @@ from tests.real.breaks.controllers import lease
 from tests.real.breaks.patient import Break, Patient, bundle_of, foreign_bundle
 from tests.real.breaks.servers import answering, hanging, serving
 
+GROUP = "rbac.authorization.k8s.io"
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 EXTERNAL = f"{API_SERVICES}/v1beta1.external.metrics.k8s.io"
 SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/{ADAPTER_SERVICE}"
@@ -150,7 +152,7 @@ def shortened(authority: CertificateAuthority, days: float) -> x509.Certificate:
 
 @asynccontextmanager
 async def old_managed_ca(patient: Patient) -> AsyncIterator[None]:
-    """The controller's Deployment has the flag, and a CA bundle the last year of the CA."""
+    """The controller's Deployment has the flag and its rights, and a CA bundle the last year of the CA."""
     labels = {"app": CONTROLLER}
     container = {"name": "controller", "image": "none", "args": ["--manage-certificates"]}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -160,10 +162,20 @@ async def old_managed_ca(patient: Patient) -> AsyncIterator[None]:
         "metadata": {"name": CONTROLLER, "namespace": NAMESPACE},
         "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
     }
+    switches = rights.Switches(certificates=True)
+    manifests = rights.hub_rights(NAMESPACE, switches=switches, components=["controller"])
+    binding = await patient.hub.get(f"/apis/{GROUP}/v1/clusterrolebindings/{rights.CONTROLLER_ROLE}")
+    head = {"apiVersion": f"{GROUP}/v1", "metadata": {"name": "doctor-certificates"}}
+    rules = [rule for each in manifests for rule in each.get("rules") or ()]
+    reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "doctor-certificates"}
+    granted = (
+        {**head, "kind": "ClusterRole", "rules": rules},
+        {**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": binding["subjects"]},
+    )
     pem = shortened(patient.processes.ca, 300).public_bytes(serialization.Encoding.PEM)
     async with (
         patient.created(lease("certificates")),
-        patient.created(deployment),
+        patient.created(deployment, *granted),
         patient.replaced(
             EXTERNAL,
             lambda found: {
