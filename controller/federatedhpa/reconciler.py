@@ -308,9 +308,11 @@ class FederatedHPAReconciler:
         """The snapshot with the other actors on the workload and the object, which are read less often."""
         clients = clients_of(targets, self._hub)
         unknown = unknown_fields(snapshot.hpa.spec.judgement)
+        # A watch that nobody needs ends, so only mode Distributed may use it.
+        watch = self._snapshots.hpa_watch if snapshot.hpa.spec.mode == DISTRIBUTED else lambda _: None
         return msgspec.structs.replace(
             snapshot,
-            competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id),
+            competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id, watch),
             hub_findings=(*self._hub_check.findings, *snapshot.hub_findings, *unknown),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(memory.contest, raw, now),
             record_problem=memory.recording.obstacle,

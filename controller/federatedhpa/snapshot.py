@@ -36,7 +36,7 @@ from controller.holds import Holds, member_spec
 from controller.placement.placements import Placements, nowhere_yet
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
-from fedhpa.api.member_hpas import V2
+from fedhpa.api.member_hpas import V2, MemberHpa
 from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
     DISTRIBUTED,
@@ -53,7 +53,7 @@ from fedhpa.decision import (
     decode_object,
     decode_spec,
 )
-from fedhpa.kube import ApiClient, Key, ResourceMapper
+from fedhpa.kube import ApiClient, Key, Reflector, ResourceMapper
 from fedhpa.members import Again, Gone, Member
 
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
@@ -125,6 +125,13 @@ class SnapshotBuilder:
             if settings.propagation == DIRECT
             else Karmada(*common, hub, self._mapper, self._search)
         )
+
+    def hpa_watch(self, cluster: str) -> Reflector[MemberHpa] | None:
+        """The watch of the HPAs of a cluster, if it is up to date; else None."""
+        member = self.members.get(cluster)
+        if member is None or member.unavailable() is not None:
+            return None
+        return self.hpas.watching(member, self.hpas.clock())
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""

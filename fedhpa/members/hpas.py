@@ -75,6 +75,13 @@ class HpaCache:
         self._versions[member] = (generation, self.clock() + VERSION_SECONDS, found)
         return found
 
+    def watching(self, member: Member, now: float) -> Reflector[MemberHpa] | None:
+        """Returns the watch of an available member if it is up to date at `now`; else None."""
+        generation, until, version = self._versions.get(member, _NO_VERSION)
+        if generation != member.client.generation or now >= until:
+            return None
+        return self._collections[version].of_available(member, "", now)
+
     def cached(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str] | None:
         """Returns what `read` would return without a request; None if a request is needed."""
         found = self.of_available(member, (namespace, name), self.clock())
@@ -82,14 +89,10 @@ class HpaCache:
 
     def of_available(self, member: Member, key: Key, now: float) -> tuple[MemberHpa | None, str] | None:
         """As `cached` at `now`, by namespace and name, if the member is known to be available."""
-        generation, until, version = self._versions.get(member, _NO_VERSION)
-        if generation != member.client.generation or now >= until:
-            return None
-        reflector = self._collections[version].of_available(member, "", now)
+        reflector = self.watching(member, now)
         if reflector is None or (self._newest and not self._has_reached(reflector, member, *key)):
             return None
-        hpa = reflector.get(key)
-        return None if hpa is None else hpa.seen_by(self.hub), version
+        return self._seen(reflector.get(key)), self._versions[member][2]
 
     async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
         """Returns an HPA, None if there is none, and the version that the member serves.
@@ -102,7 +105,7 @@ class HpaCache:
         version = await self.version(member)
         reflector = await self._collections[version].reflector(member)
         if self._has_reached(reflector, member, namespace, name):
-            return self._seen(reflector.store.get((namespace, name))), version
+            return self._seen(reflector.get((namespace, name))), version
         path = resource_path(version, PLURAL, namespace, name)
         place = (member, member.client.generation, namespace, name)
         noted = self._newest.get(place)
