@@ -118,8 +118,11 @@ class Member:
 
     @property
     def is_calm(self) -> bool:
-        """True if it runs replicas as a Member that answers, and nothing of it asks for a pass."""
-        if not (self.answers and self.running) or self.back or self.lost:
+        """True if it is a Member that answers, and nothing of it asks for a pass.
+
+        It runs replicas and has an HPA, or has neither.
+        """
+        if not self.answers or bool(self.running) != self.has_hpa or self.back or self.lost:
             return False
         return self.pinned_for is None and self.membership == MEMBER
 
