@@ -18,10 +18,10 @@ from controller.apply.scales import Superseded, WritableScale, set_replicas
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.api.member_hpas import V2, MemberHpa, wanted_spec
+from fedhpa.api.member_hpas import V2, wanted_spec
 from fedhpa.api.texts import listed
 from fedhpa.api.wire import Scale
-from fedhpa.assignment import TEMPLATE, Outcome, RepairHpa, Result, SetBounds, SetScale, Write
+from fedhpa.assignment import TEMPLATE, Outcome, Result, SetBounds, SetScale, Write
 from fedhpa.decision import ClusterScale, Snapshot, TemplateScale, WorkloadReading
 from fedhpa.kube import Key, contain
 from fedhpa.members import Member
@@ -246,14 +246,8 @@ def to_hpas(
         version = V2 if reading is None else reading.api_version
         if isinstance(write, SetBounds) and write.after is not None:
             least, most = write.after.minimum, write.after.maximum
-        elif isinstance(write, RepairHpa):
-            if reading is None or not isinstance(reading.hpa, MemberHpa):
-                return
-            stored = reading.hpa.spec
-            least, most = 1 if stored.minReplicas is None else stored.minReplicas, stored.maxReplicas
+            await writer.apply(write.cluster, key, wanted_spec(spec, least, most, version), version)
         else:
             await writer.delete(write.cluster, key)
-            return
-        await writer.apply(write.cluster, key, wanted_spec(spec, least, most, version), version)
 
     return send

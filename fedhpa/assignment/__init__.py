@@ -28,7 +28,6 @@ from fedhpa.assignment.writes import (
     TEMPLATE,
     Outcome,
     RemoveHpa,
-    RepairHpa,
     Result,
     SetBounds,
     SetScale,

@@ -67,6 +67,7 @@ class Member:
     It is `lost` after the lost time-out. It is `back` if it answers and did not in the pass before. The HPA
     of a `foreign` one is not ours. A `rolling` cluster runs two versions of the workload. `was_stuck` is True
     if it was Stuck in the pass before. `wakes` is True if it runs nothing, and a metric asks for replicas.
+    `drift` are fields of its HPA, besides the bounds, that are not as the FederatedHPA has them.
     """
 
     cluster: str
@@ -93,6 +94,7 @@ class Member:
     rolling: bool = False
     was_stuck: bool = False
     wakes: bool = False
+    drift: tuple[str, ...] = ()
 
     @property
     def has_hpa(self) -> bool:

@@ -16,7 +16,7 @@ from fedhpa.assignment.clusters import Member, Rules, lowest
 from fedhpa.assignment.division import divider, fill, in_order
 
 # A missing cluster's maximum counts in full for so long, as its last answer does.
-BRIDGE_SECONDS: Final = 60.0
+_BRIDGE_SECONDS: Final = 60.0
 # By rank, a need counts after so long, whatever higher ranks do: they may have room and never ask for it.
 _PINNED_SECONDS: Final = 120.0
 # A cluster keeps so much above its present need when others take back. Without it, noise removes pods.
@@ -64,7 +64,7 @@ def divide(
     # Clusters that do not answer, and HPAs that are not ours, come first, but nothing that runs is cut for
     # them. After a minute, a missing cluster counts only as far as the others neither run nor need its share.
     least = sum(each.running for each in levels)
-    if any(one.missing_for >= BRIDGE_SECONDS for one in members):
+    if any(one.missing_for >= _BRIDGE_SECONDS for one in members):
         least = sum(each.needed for each in levels)
     leaves = sum(fixed.values())
     held = {one.cluster: one.maximum for one in members if not one.answers}

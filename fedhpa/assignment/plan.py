@@ -31,8 +31,7 @@ class Previous:
 class Plan:
     """The result of a pass with these `rules` over these `members`, which are all candidates.
 
-    `goals` are the bounds to write, None for no HPA, of each candidate. `total` is the most that all maxima
-    may add up to meanwhile, None under Duplicated. `scales` are the replicas that the
+    `goals` are the bounds to write, None for no HPA, of each candidate. `scales` are the replicas that the
     hub itself writes. `left` is for the record, if all writes succeed. `unmet` replicas are needed and fit
     nowhere. `cordoned_grow` is that of the division.
     """
@@ -41,7 +40,6 @@ class Plan:
     members: Sequence[Member]
     previous: Previous
     goals: Goals
-    total: int | None
     scales: Mapping[str, int]
     left: Previous
     unmet: int = 0
@@ -62,11 +60,18 @@ class Plan:
         return sum(_most(goal) for name, goal in self.goals.items() if name not in lost) - self.rules.maximum
 
     @property
-    def _unconfirmed(self) -> dict[str, int]:
-        """The clusters whose last write failed, with the highest maximum that it may still bring."""
+    def _again(self) -> dict[str, int]:
+        """The clusters that are written although their bounds stay, with the highest maximum still to come.
+
+        Their last write failed, or their HPA has drifted.
+        """
         failed, states = self.previous.course.unconfirmed, self.previous.states
-        ours = (one.cluster for one in self.members if one.written and not one.foreign)
-        return {name: states.get(name, NO_STATE).maximum or 0 for name in ours if name in failed}
+        ours = (one for one in self.members if one.written and not one.foreign)
+        return {
+            one.cluster: (states.get(one.cluster, NO_STATE).maximum or 0) if one.cluster in failed else 0
+            for one in ours
+            if one.cluster in failed or (one.drift and self.goals[one.cluster] == one.written)
+        }
 
     def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
         """Returns the writes that may be sent now, all at once; none when the pass has ended.
@@ -78,8 +83,10 @@ class Plan:
         wanted = {name: self.goals[name] for name, now in present.items() if self.goals[name] != now}
         first = {one.cluster for one in self.members if one.need is not None}
         silent = {one.cluster for one in self.members if not one.answers}
-        again = {name: most for name, most in self._unconfirmed.items() if name not in silent}
-        return next_writes(self.total, present, wanted, outcomes, first, again)
+        again = {name: most for name, most in self._again.items() if name not in silent}
+        # Meanwhile, too, all maxima add up to no more than this.
+        total = None if self.rules.policy.copies else self.rules.maximum + max(self.surplus, 0)
+        return next_writes(total, present, wanted, outcomes, first, again)
 
     def after(self, outcomes: Sequence[Outcome]) -> Previous:
         """Returns what is to be remembered after these outcomes.
@@ -87,9 +94,9 @@ class Plan:
         An unknown outcome counts with the higher maximum, because the member may have it. After a failure the
         next pass writes every difference, and these clusters in any case.
         """
-        unconfirmed = self._unconfirmed
-        maxima = {name: max(_most(now), unconfirmed.get(name, 0)) for name, now in self.present.items()}
-        failed = set(unconfirmed)
+        again = self._again
+        maxima = {name: max(_most(now), again.get(name, 0)) for name, now in self.present.items()}
+        failed = again.keys() & set(self.previous.course.unconfirmed)
         for outcome in outcomes:
             if not isinstance(outcome.write, SetBounds):
                 continue

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from fedhpa.api.times import Seconds
 from fedhpa.assignment.clusters import Bounds
@@ -32,16 +31,14 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
     `minimum` is its part of minReplicas, 0 for a spare cluster, None without an HPA. `floor` is the
     minReplicas that was written, if that is another number. `maximum` is the assigned maxReplicas. `lost` is
-    True while its bounds count in no sum. One that `waits` could not be written yet, and has no part.
-    `zero_since` is when its scale was set to 0. `idle_since` is since when the others could do without it: it
-    may go to 0, or lose its HPA if it is a spare cluster.
+    True while its bounds count in no sum. `zero_since` is when its scale was set to 0. `idle_since` is since
+    when the others could do without it: it may go to 0, or lose its HPA if it is a spare cluster.
     """
 
     minimum: Count | None = None
     floor: Count | None = None
     maximum: Count | None = None
     lost: bool = False
-    waits: bool = False
     zero_since: Seconds | None = None
     idle_since: Seconds | None = None
 
@@ -53,12 +50,6 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
         least = self.minimum if self.floor is None else self.floor
         return _bounds(least or 1, self.maximum)
 
-    def at(self, now: float) -> ClusterState:
-        """Returns the state as it counts at `now`: times from a leader whose clock was ahead count as now."""
-        if self.zero_since is None and self.idle_since is None:
-            return self
-        return _at(self, ("zero_since", "idle_since"), now)
-
 
 @functools.lru_cache(maxsize=1024)
 def _bounds(least: int, maximum: int) -> Bounds:
@@ -69,33 +60,20 @@ def _bounds(least: int, maximum: int) -> Bounds:
 class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """The stored state of all clusters together. Times are POSIX seconds, None if there is none.
 
-    Bounds were written last at `written`. More than maxReplicas has run since `excess_since`, and a step of
-    that went at `stepped`. `size` replicas ran when the present move began, 0 without one. `unconfirmed` are
-    the clusters whose last write failed: they may still get bounds that nobody reads in them yet.
+    Bounds were written last at `written`. While more than maxReplicas runs, or a copy leaves, the next step
+    of that goes at `step_at`. `size` replicas ran when the present move began, 0 without one. `unconfirmed`
+    are the clusters whose last write failed: they may still get bounds that nobody reads in them yet.
     """
 
     written: Seconds | None = None
-    excess_since: Seconds | None = None
-    stepped: Seconds | None = None
+    step_at: Seconds | None = None
     size: Count = 0
     unconfirmed: tuple[str, ...] = ()
 
     @property
     def is_busy(self) -> bool:
         """True while replicas move, or a surplus or a failed write waits."""
-        return bool(self.excess_since or self.size or self.unconfirmed)
-
-    def at(self, now: float) -> Course:
-        """Returns the state as it counts at `now`, as `ClusterState.at`."""
-        return _at(self, ("written", "excess_since", "stepped"), now)
-
-
-_State = TypeVar("_State", ClusterState, Course)
-
-
-def _at(state: _State, times: tuple[str, ...], now: float) -> _State:
-    late = {name: now for name in times if (since := getattr(state, name)) is not None and since > now}
-    return replace(state, **late) if late else state
+        return bool(self.step_at or self.size or self.unconfirmed)
 
 
 States = Mapping[str, ClusterState]

@@ -45,18 +45,14 @@ class SetScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetBounds:
-    """One change of a member HPA. Without `before` it is created, without `after` it is deleted."""
+    """One write of a member HPA. Without `before` it is created, without `after` it is deleted.
+
+    The same bounds in both write its whole spec again.
+    """
 
     cluster: str
     before: Bounds | None
     after: Bounds | None
-
-
-@dataclass(frozen=True, slots=True)
-class RepairHpa:
-    """Writes the spec of a member HPA again, with the bounds that it has."""
-
-    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class RemoveHpa:
     cluster: str
 
 
-Write: TypeAlias = SetScale | SetBounds | RepairHpa | RemoveHpa
+Write: TypeAlias = SetScale | SetBounds | RemoveHpa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +106,7 @@ def next_writes(
     wanted: Mapping[str, Bounds | None],
     outcomes: Iterable[Outcome] = (),
     first: Collection[str] = (),
-    unconfirmed: Mapping[str, int] = MappingProxyType({}),
+    again: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SetBounds, ...]:
     """Returns the writes that may be sent now, all at once; none when the pass has ended.
 
@@ -119,11 +115,11 @@ def next_writes(
     pass, in order. A cluster with a failed write is left to the next pass. Where room is scarce, the maxima
     of the `first` clusters rise first.
 
-    `unconfirmed` are clusters with a failed write of an earlier pass, with the highest maximum that it may
-    still bring. They are written again also where the wanted bounds are the present ones, because a Work on
-    the hub may have others.
+    `again` are clusters that are written also where the wanted bounds are the present ones, because a Work on
+    the hub may have others, or the HPA has drifted. Its value is the highest maximum that a failed write of
+    an earlier pass may still bring.
     """
-    state = _Pass(total, present, wanted, tuple(outcomes), first, unconfirmed)
+    state = _Pass(total, present, wanted, tuple(outcomes), first, again)
     return state.lowered_maxima() or state.written_again() or state.raised() or state.lowered_minima()
 
 
@@ -137,18 +133,18 @@ class _Pass:
         wanted: Mapping[str, Bounds | None],
         outcomes: Sequence[Outcome],
         first: Collection[str],
-        unconfirmed: Mapping[str, int],
+        again: Mapping[str, int],
     ) -> None:
         self._total, self._first = total, first
         self._now = {cluster: present.get(cluster) or _NONE for cluster in sorted({*present, *wanted})}
         # Of an unknown outcome the worse is assumed: the higher maximum, and either minimum.
         self._most, self._least = dict(self._now), dict(self._now)
-        for cluster, most in unconfirmed.items():
+        for cluster, most in again.items():
             if cluster in self._most:
                 self._most[cluster] = _both(max, self._now[cluster], Bounds(minimum=0, maximum=most))
         outcomes = [one for one in outcomes if isinstance(one.write, SetBounds)]
         sent = {outcome.write.cluster for outcome in outcomes}
-        self._again = [cluster for cluster in unconfirmed if cluster in self._now and cluster not in sent]
+        self._again = [cluster for cluster in again if cluster in self._now and cluster not in sent]
         failed = set()
         for outcome in outcomes:
             assert isinstance(outcome.write, SetBounds)

@@ -36,7 +36,7 @@ def zero(
     found = dict(states)
     members = [one for one in members if one.has_hpa and not one.lost and not one.foreign]
     zeroed = {one.cluster for one in members if states.get(one.cluster, NO_STATE).zero_since is not None}
-    if not rules.scales_to_zero or not rules.assists:
+    if not rules.scales_to_zero:
         for name in zeroed:
             found[name] = replace(found[name], zero_since=None, idle_since=None)
         return Zeroed(found, [])

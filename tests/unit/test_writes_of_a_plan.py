@@ -63,9 +63,7 @@ def moved() -> Plan:
 def planned(members: list[Member], goals: Mapping[str, Bounds | None]) -> Plan:
     """A pass that leaves these goals."""
     before = assigned(members)
-    return Plan(
-        rules=rules(), members=members, previous=before, goals=goals, total=12, scales={}, left=before
-    )
+    return Plan(rules=rules(), members=members, previous=before, goals=goals, scales={}, left=before)
 
 
 async def written(writer: Recorder, plan: Plan, versions: Mapping[str, str] | None = None) -> list[Outcome]:

@@ -79,7 +79,7 @@ class SeenMembers:
             and memory.course == snapshot.memory.course
             and not memory.course.is_busy
             and all(one.is_calm and one.ready >= one.running for one in view.members)
-            and not any(state.idle_since or state.waits for state in view.previous.states.values())
+            and not any(state.idle_since for state in view.previous.states.values())
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
             and all((report.scaled_at or now) <= now for report in view.reports.values())
         )
@@ -124,11 +124,8 @@ class BoundsView:
         }
         self.reports = {name: hpa.derived(_report) for name, hpa in self.hpas.items() if hpa.ours}
         self.previous = Previous(
-            states={
-                cluster.name: context.memory.assignment(cluster.name).at(context.now)
-                for cluster in snapshot.clusters
-            },
-            course=context.memory.course.at(context.now),
+            states={cluster.name: context.memory.assignment(cluster.name) for cluster in snapshot.clusters},
+            course=context.memory.course,
             assigned_for=context.memory.assigned_for,
         )
         kept = SeenMembers() if seen is None else seen
@@ -146,10 +143,11 @@ class BoundsView:
                 spec.min_replicas,
                 self.policy,
                 exact=placement.exact,
+                # A cluster that could not be written yet has no part of minReplicas.
                 preferences={
                     one.cluster: self._preference(cluster)
                     for cluster, one in zip(snapshot.clusters, self.members, strict=True)
-                    if not one.leaving
+                    if not one.leaving and (one.answers or one.has_hpa)
                 },
             ),
         )
@@ -235,6 +233,7 @@ class BoundsView:
             rolling=view is not None and view.is_rolling,
             was_stuck=standing is not None and standing.stuck_since is not None,
             wakes=view is not None and not running and self._wakes(view),
+            drift=() if foreign else cluster.drift,
         )
 
     def _usage(self, hpa: MemberHpa, running: int, ready: int) -> tuple[Fraction | None, float | None]:

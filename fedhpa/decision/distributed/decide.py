@@ -39,17 +39,14 @@ def decide_bounds(
     """
     view = BoundsView(context, seen)
     made = plan(view.rules, view.members, view.previous, context.now, give_back(context, view))
-    # Fields besides the bounds that are not as the FederatedHPA has them.
-    drifted = (one for one in context.snapshot.clusters if one.drift and one.name in view.reports)
-    repairs = {one.name: one.drift for one in drifted}
     # Clusters that are no longer selected wait for the end of a hold.
     stays = context.hold is not None and context.hold.stops_down
     removals = () if stays else context.snapshot.leftovers
     writes = _all_writes(made)
-    named = tuple(_changes(made, writes, repairs, removals, made.scales))
+    named = tuple(_changes(made, writes, removals, made.scales))
     scales, left = made.scales, made.left if outcomes is None else made.after(outcomes)
     if context.spec.dry_run:
-        repairs, removals, writes, scales, left = {}, (), (), {}, view.previous
+        removals, writes, scales, left = (), (), {}, view.previous
     current, desired = _sizes(context, view, scales)
     reason = _steps(context, made, current, changes=bool(writes or scales))
     errors = tuple(_errors(outcomes or (), write_error))
@@ -60,15 +57,14 @@ def decide_bounds(
         report_assignment(context, view, made, errors)
     report_outlook(context, view.headroom(), copies=view.policy.copies)
     _report_changes(context, made, writes, removals, scales, outcomes, reason)
-    _report_repairs(context, view, repairs, writes)
+    _report_repairs(context, view, writes)
     report_moves(context, view, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
-        rescale=bool(writes or scales or repairs or removals),
+        rescale=bool(writes or scales or removals),
         bounds=tuple(_shares(view, made, scales)),
         plan=made,
         hpa_writes=writes,
-        repairs=repairs,
         removals=removals,
         changes=named,
         distributed=True,
@@ -141,9 +137,7 @@ def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[st
             yield f"{outcome.write.cluster}: {outcome.reason or 'no answer'}"
 
 
-def _report_repairs(
-    context: Context, view: BoundsView, repairs: Mapping[str, tuple[str, ...]], writes: Sequence[SetBounds]
-) -> None:
+def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBounds]) -> None:
     """Adds the events of HPAs that somebody changed. A change of FederatedHPA or hold is no such change."""
     held = context.builder.message(HELD) if context.builder.has(HELD) else None
     changed = held != (None if context.hold is None else str(context.hold))
@@ -151,11 +145,10 @@ def _report_repairs(
         return
     written = {write.cluster for write in writes}
     for one in view.members:
-        cluster = one.cluster
-        fields = list(repairs.get(cluster, ()))
-        if cluster in view.edited & written:
-            fields += ["bounds"] if one.written is not None else ["the HPA itself"]
-        if fields:
+        cluster, fields = one.cluster, list(one.drift)
+        if cluster in view.edited:
+            fields.append("bounds" if one.written is not None else "the HPA itself")
+        if fields and cluster in written:
             text = f"{cluster}: {', '.join(fields)} differed from the assignment and was written again"
             context.builder.event("MemberHPARepaired", text)
 
@@ -175,7 +168,7 @@ def _report_changes(
         writes = [write for write in confirmed if isinstance(write, SetBounds)]
     writes = [write for write in writes if write.before != write.after]
     if writes or removals or scales:
-        texts = listed(list(_changes(made, writes, {}, removals, scales)), _MAX_NAMED)
+        texts = listed(list(_changes(made, writes, removals, scales)), _MAX_NAMED)
         context.builder.event("BoundsAssigned", f"{texts}{f'; reason: {reason}' if reason else ''}")
 
 
@@ -192,20 +185,20 @@ def _report_dry_run(context: Context, view: BoundsView, named: Sequence[str], re
 
 
 def _changes(
-    made: Plan,
-    writes: Sequence[SetBounds],
-    repairs: Mapping[str, tuple[str, ...]],
-    removals: Sequence[str],
-    scales: Mapping[str, int],
+    made: Plan, writes: Sequence[SetBounds], removals: Sequence[str], scales: Mapping[str, int]
 ) -> Iterator[str]:
     """Yields each write for people, such as `member1 1-6 -> 1-8`."""
     yield from (f"{cluster} loses its replicas and its HPA: it is not selected" for cluster in removals)
     last = {write.cluster: write for write in writes}
     present = made.present if last else {}
+    drift = {one.cluster: ", ".join(one.drift) for one in made.members}
     for cluster, write in sorted(last.items()):
-        again = ", written again" if write.before == write.after == present.get(cluster) else ""
-        yield f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}{again}"
-    yield from (f"{cluster} gets {', '.join(fields)}" for cluster, fields in sorted(repairs.items()))
+        again = write.before == write.after == present.get(cluster)
+        if again and drift[cluster]:
+            yield f"{cluster} gets {drift[cluster]}"
+        else:
+            told = f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}"
+            yield f"{told}, written again" if again else told
     for cluster, replicas in sorted(scales.items()):
         yield f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
 
