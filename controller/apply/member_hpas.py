@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
+from fedhpa.api.errors import FedHPAError, MemberUnavailable
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import OWNER, PLURAL, MemberHpa, Owner, differing_fields, new_member_hpa
-from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import NOT_FOUND, ApiClient, Key, resource_path
+from fedhpa.kube import ApiClient, Key, delete_if_there, get_if_there, resource_path
 from fedhpa.members import Member
 from fedhpa.members.hpas import HpaCache
 
@@ -52,7 +51,7 @@ async def apply_hpa(
     somebody wrote meanwhile, and ApiError. The deadline applies to each of two requests.
     """
     path = resource_path(api_version, PLURAL, owner.namespace, owner.name)
-    found = await read_if_there(client, path, deadline)
+    found = await get_if_there(client, path, deadline=deadline)
     if found is None:
         created = new_member_hpa(owner, spec, api_version)
         await client.post(resource_path(api_version, PLURAL, owner.namespace), created, deadline=deadline)
@@ -71,64 +70,48 @@ async def delete_hpa(
 ) -> bool:
     """Deletes this owner's HPA. Returns False if it is gone. Raises NotOwned, Conflict and ApiError."""
     path = resource_path(api_version, PLURAL, owner.namespace, owner.name)
-    found = await read_if_there(client, path, deadline)
+    found = await get_if_there(client, path, deadline=deadline)
     if found is None:
         return False
-    stored = ours_of(convert_json(found, MemberHpa).seen_by(owner.hub))
-    return await delete_read(client, path, stored.metadata, deadline)
-
-
-async def delete_read(client: ApiClient, path: str, metadata: ObjectMeta, deadline: float | None) -> bool:
-    """Deletes the object that was read, and no newer one. Returns False if it is gone. Raises ApiError."""
+    metadata = ours_of(convert_json(found, MemberHpa).seen_by(owner.hub)).metadata
     only = {"uid": metadata.uid, "resourceVersion": metadata.resourceVersion}
-    try:
-        await client.delete(path, only=only, deadline=deadline)
-    except ApiError as error:
-        if error.status != NOT_FOUND:
-            raise
-        return False
-    return True
-
-
-async def read_if_there(client: ApiClient, path: str, deadline: float | None) -> dict[str, Any] | None:
-    """Returns an object as decoded JSON; None if there is none. Raises ApiError."""
-    try:
-        return await client.get_json(path, deadline=deadline)
-    except ApiError as error:
-        if error.status == NOT_FOUND:
-            return None
-        raise
+    return await delete_if_there(client, path, only=only, deadline=deadline)
 
 
 @dataclass(eq=False)
 class MemberHpaWriter:
-    """An HpaWriter by the clients of the members. `deadline` are the seconds of one request."""
+    """Writes the HPAs of FederatedHPAs into the members. `key` is namespace and name of both.
+
+    `deadline` are the seconds of one request. All raise NotOwned, Conflict if somebody wrote meanwhile,
+    MemberUnavailable and ApiError.
+    """
 
     _members: Mapping[str, Member]
     _hpas: HpaCache
     _owner_of: Callable[[Key], Owner]
     _deadline: float
 
-    async def apply(
-        self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
-    ) -> tuple[str, ...]:
-        """Create the HPA or change it to this spec, as `HpaWriter.apply`."""
+    async def apply(self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str) -> None:
+        """Create the HPA or change it to this spec."""
         member = self._member(cluster)
         try:
             owner = self._owner_of(key)
-            return await apply_hpa(member.client, owner, spec, api_version, deadline=self._deadline)
+            await apply_hpa(member.client, owner, spec, api_version, deadline=self._deadline)
         finally:
             # A write without an answer may have been made, too.
             self._hpas.note(member, *key)
 
-    async def delete(self, cluster: str, key: Key) -> bool:
-        """Delete the HPA, as `HpaWriter.delete`."""
+    async def delete(self, cluster: str, key: Key) -> None:
+        """Delete the HPA if it is there."""
         member = self._member(cluster)
         version = await self._hpas.version(member)
         try:
-            return await delete_hpa(member.client, self._owner_of(key), version, deadline=self._deadline)
+            await delete_hpa(member.client, self._owner_of(key), version, deadline=self._deadline)
         finally:
             self._hpas.note(member, *key)
+
+    async def discard(self, key: Key) -> None:
+        """Delete what the hub itself holds of the HPAs, if anything."""
 
     def _member(self, cluster: str) -> Member:
         member = self._members.get(cluster)

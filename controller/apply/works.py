@@ -18,9 +18,7 @@ from controller.apply.member_hpas import (
     FIELD_MANAGER,
     MemberHpaWriter,
     NotOwned,
-    delete_read,
     ours_of,
-    read_if_there,
 )
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.json import convert_json
@@ -34,7 +32,7 @@ from fedhpa.api.member_hpas import (
     new_member_hpa,
 )
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, Key, resource_path
+from fedhpa.kube import ApiClient, Key, delete_if_there, get_if_there, resource_path
 from fedhpa.members import Member
 
 WORK_API: Final = "work.karmada.io/v1alpha1"
@@ -87,34 +85,21 @@ class Work(msgspec.Struct, frozen=True):
         """True if we created it. Nothing else may be changed or deleted."""
         return (self.metadata.labels or {}).get(MANAGED_BY) == MANAGER
 
-    @property
-    def problem(self) -> str:
-        """The message of Karmada if it could not apply the Work; "" if it could, or did not try yet."""
-        for condition in self.status.conditions or ():
-            if condition.type == APPLIED and condition.status == "False":
-                return condition.message[:MAX_MESSAGE] or "no message"
-        return ""
-
 
 @dataclass(eq=False)
 class WorkWriter(MemberHpaWriter):
-    """An HpaWriter by Works. `deadline` are the seconds of one request, and of the wait for Karmada.
+    """Writes Works, and waits as long as for one request until the member shows what they say.
 
-    `owner_of` returns the owner of a FederatedHPA's HPAs. A write is confirmed when the member shows the HPA.
+    Raises NotApplied, too, if Karmada refused, or did not apply one within the deadline.
     """
 
     _hub: ApiClient
 
-    async def apply(
-        self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
-    ) -> tuple[str, ...]:
-        """Create the Work or change it to this spec, and wait for the HPA, as `HpaWriter.apply`.
-
-        Raises NotApplied if Karmada refused, or did not apply it within the deadline.
-        """
+    async def apply(self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str) -> None:
+        """Create the Work or change it to this spec, and wait for the HPA."""
         member, owner, path = self._member(cluster), self._owner_of(key), work_path(cluster, key)
-        present = await self._member_hpa(member, key)
-        found = await read_if_there(self._hub, path, self._deadline)
+        await self._member_hpa(member, key)
+        found = await get_if_there(self._hub, path, deadline=self._deadline)
         wanted = _wanted(found or {}, cluster, owner, spec, api_version)
         if found is None:
             collection = resource_path(WORK_API, PLURAL, f"{NAMESPACE_PREFIX}{cluster}")
@@ -125,31 +110,28 @@ class WorkWriter(MemberHpaWriter):
                 raise NotApplied(f"{_shown(cluster, key)} is being deleted")
             if wanted != found:
                 await self._hub.put(path, wanted, manager=FIELD_MANAGER, deadline=self._deadline)
-            elif work.problem:
-                raise NotApplied(f"Karmada cannot apply {_shown(cluster, key)}: {work.problem}")
+            elif text := _problem(cluster, key, work):
+                raise NotApplied(text)
 
         def applied(hpa: MemberHpa | None) -> bool:
             return hpa is not None and not differing_fields(hpa.spec, spec)
 
         await self._wait(cluster, key, member, applied)
-        return tuple(sorted(spec)) if present is None else differing_fields(present.spec, spec)
 
-    async def delete(self, cluster: str, key: Key) -> bool:
-        """Delete the Work and wait until Karmada removed the HPA, as `HpaWriter.delete`."""
+    async def delete(self, cluster: str, key: Key) -> None:
+        """Delete the Work and wait until Karmada removed the HPA."""
         member = self._members.get(cluster)
-        found = await read_if_there(self._hub, work_path(cluster, key), self._deadline)
+        found = await get_if_there(self._hub, work_path(cluster, key), deadline=self._deadline)
         present = None if member is None else await self._member_hpa(member, key)
-        if found is None:
-            if present is None:
-                return False
+        if found is not None:
+            await self._delete(cluster, key, _owned(found, cluster, key))
+            if member is not None:
+                await self._wait(cluster, key, member, lambda hpa: hpa is None)
+        elif present is not None:
             raise NotApplied(
                 f"the cluster has the HorizontalPodAutoscaler {key[0]}/{key[1]}, but the hub has no "
                 f"{_shown(cluster, key)}: delete the HorizontalPodAutoscaler in the cluster"
             )
-        await self._delete(cluster, key, _owned(found, cluster, key))
-        if member is not None:
-            await self._wait(cluster, key, member, lambda hpa: hpa is None)
-        return True
 
     async def discard(self, key: Key) -> None:
         """Delete all Works of a FederatedHPA, also where the member has no HPA or does not answer.
@@ -163,7 +145,8 @@ class WorkWriter(MemberHpaWriter):
 
     async def _delete(self, cluster: str, key: Key, work: Work) -> None:
         if work.metadata.deletionTimestamp is None:
-            await delete_read(self._hub, work_path(cluster, key), work.metadata, self._deadline)
+            only = {"uid": work.metadata.uid, "resourceVersion": work.metadata.resourceVersion}
+            await delete_if_there(self._hub, work_path(cluster, key), only=only, deadline=self._deadline)
 
     async def _wait(
         self, cluster: str, key: Key, member: Member, done: Callable[[MemberHpa | None], bool]
@@ -176,19 +159,17 @@ class WorkWriter(MemberHpaWriter):
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, MAX_PAUSE)
         except TimeoutError as late:
-            found = await read_if_there(self._hub, work_path(cluster, key), self._deadline)
-            problem = "" if found is None else convert_json(found, Work).problem
-            if problem:
-                raise NotApplied(f"Karmada cannot apply {_shown(cluster, key)}: {problem}") from late
-            text = f"Karmada has not acted on {_shown(cluster, key)} within {self._deadline:g} s"
-            raise NotApplied(text) from late
+            found = await get_if_there(self._hub, work_path(cluster, key), deadline=self._deadline)
+            text = "" if found is None else _problem(cluster, key, convert_json(found, Work))
+            shown = f"Karmada has not acted on {_shown(cluster, key)} within {self._deadline:g} s"
+            raise NotApplied(text or shown) from late
 
     async def _member_hpa(self, member: Member, key: Key, *, new: bool = False) -> MemberHpa | None:
         """The HPA in the member, read from its server if `new`. Raises NotOwned if it is not ours."""
         if new:
             self._hpas.note(member, *key)
-        hpa, _ = await self._hpas.read(member, *key)
-        return None if hpa is None else ours_of(hpa)
+        hpa = (await self._hpas.read(member, *key)).hpa
+        return ours_of(hpa) if isinstance(hpa, MemberHpa) else None
 
 
 def work_name(key: Key) -> str:
@@ -202,6 +183,14 @@ def work_name(key: Key) -> str:
 def work_path(cluster: str, key: Key) -> str:
     """Returns the path of the Work of a FederatedHPA for a cluster."""
     return resource_path(WORK_API, PLURAL, f"{NAMESPACE_PREFIX}{cluster}", work_name(key))
+
+
+def _problem(cluster: str, key: Key, work: Work) -> str:
+    """Returns why Karmada could not apply a Work; "" if it could, or did not try yet."""
+    for one in work.status.conditions or ():
+        if one.type == APPLIED and one.status == "False":
+            return f"Karmada cannot apply {_shown(cluster, key)}: {one.message[:MAX_MESSAGE] or 'no message'}"
+    return ""
 
 
 def _shown(cluster: str, key: Key) -> str:

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from controller.distributed.hpa_reader import FORBIDDEN, forbidden_in_member
 from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
     MetricSource,
@@ -29,7 +28,7 @@ from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import Answers, ClusterSnapshot, Failure, WorkloadReading
-from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
     Again,
@@ -39,7 +38,7 @@ from fedhpa.members import (
     SharedLists,
     pod_metrics_path,
 )
-from fedhpa.members.hpas import HpaCache
+from fedhpa.members.hpas import HpaCache, forbidden_in_member
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 from fedhpa.scaling import PodRecord, UsageRecord, pod_record
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import structlog
 
-from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, to_hpas, to_scales
+from controller.apply.member_hpas import MemberHpaWriter
+from controller.apply.plan import WriteTargets, carry_out, error_of, to_hpas, to_scales
 from controller.apply.template import hold
 from controller.decision_series import ControllerMetrics
 from controller.distributed.removal import set_finalizer
@@ -32,7 +33,7 @@ class DistributedDecisions:
     """Decides on one object at a time, and writes member HPAs by `writer`."""
 
     _hub: ApiClient
-    _writer: HpaWriter
+    _writer: MemberHpaWriter
     _metrics: ControllerMetrics
     _settings: Settings
 

@@ -205,7 +205,7 @@ class FederatedHPAReconciler:
                 await self._publisher.record(memory, decision, snapshot)
             except Conflict as error:
                 return self._begin_anew(key, error, first=first)
-        leaves = blocked is None and has_finalizer(raw) and self._modes.leaves(raw)
+        leaves = blocked is None and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
         self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)

@@ -13,7 +13,6 @@ import msgspec
 
 from controller.apply.plan import WriteTargets, member_scales
 from controller.apply.scales import WritableScale
-from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
 from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds, Workload, read_clusters
@@ -36,7 +35,7 @@ from controller.holds import Holds, member_spec
 from controller.placement.placements import Placements, nowhere_yet
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
-from fedhpa.api.member_hpas import V2, MemberHpa
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
     DISTRIBUTED,
@@ -55,6 +54,7 @@ from fedhpa.decision import (
 )
 from fedhpa.kube import ApiClient, Key, Reflector, ResourceMapper
 from fedhpa.members import Again, Gone, Member
+from fedhpa.members.hpas import HpaReading
 
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
@@ -229,7 +229,7 @@ class SnapshotBuilder:
             gone=gone,
             hpas=of_hpas,
         )
-        others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+        others = [name for name in hpas.keys() - expected.keys() if hpas[name].ours]
         left = {name for name in others if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
         placed = set[str]() if bound is None else bound.shares.keys() & self.members.keys()
@@ -273,7 +273,7 @@ class SnapshotBuilder:
         members, cache = self.members, self.hpas
         found = state.clusters_with_hpas & members.keys()
         cached = {name: cache.cached(one, *key) for name, one in members.items() if name not in found}
-        return found | {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
+        return found | {name for name, known in cached.items() if known is not None and known.ours}
 
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
@@ -284,9 +284,9 @@ class SnapshotBuilder:
         others = [
             name
             for name in sorted(members.keys() - expected.keys())
-            if name in assigned or cache.cached(members[name], *key) not in (None, (None, V2))
+            if name in assigned or ((known := cache.cached(members[name], *key)) and known.hpa is not None)
         ]
-        return await read_hpas(cache, members, (*expected, *others), key)
+        return await cache.read_all(members, (*expected, *others), key)
 
     async def _scales_of(self, workload: Workload, names: tuple[str, ...]) -> dict[str, WritableScale | None]:
         """The scales of clusters that are no longer selected; None without the workload.

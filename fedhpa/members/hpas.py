@@ -1,6 +1,7 @@
 """The HorizontalPodAutoscalers of the members, from one watch per member, for mode Distributed.
 
-The watch covers all namespaces. Of an HPA that is not ours only its identity, target and bounds are kept.
+The watch covers all namespaces. Of an HPA that is not ours only its identity, target and bounds are kept. An
+error becomes the reason in the reading of a cluster, never a missing HPA.
 
 The watch lags behind writes. After a write, the HPA is read from the server until the watch has reached the
 version that was read, so that no pass uses bounds from before the last write.
@@ -9,12 +10,13 @@ version that was read, so that no pass uses bounds from before the last write.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
-from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, HpaSpec, MemberHpa, served_version
-from fedhpa.kube import NOT_FOUND, ApiGroup, Key, Reflector, resource_path
+from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, V2, HpaSpec, MemberHpa, served_version
+from fedhpa.decision import Failure
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiGroup, Key, Reflector, contain_each, resource_path
 from fedhpa.members.member import Member
 from fedhpa.members.watches import WatchCache, is_at_least
 
@@ -28,6 +30,25 @@ MAX_NOTED: Final = 10_000
 _NO_VERSION: Final = (-1, 0.0, "")
 
 _Place = tuple[Member, int, str, str]
+
+_RIGHT: Final = f"list and watch {PLURAL} of API group autoscaling"
+
+
+def forbidden_in_member(right: str, error: str) -> str:
+    """Returns why a member does not answer that forbids a read."""
+    return f"the controller may not {right} in this cluster (HTTP 403: {error})"
+
+
+class HpaReading(NamedTuple):
+    """The HPA of one cluster, None without one, or why it could not be read, and the version served there."""
+
+    hpa: MemberHpa | Failure | None
+    api_version: str = V2
+
+    @property
+    def ours(self) -> bool:
+        """True if the cluster has an HPA that we created."""
+        return isinstance(self.hpa, MemberHpa) and self.hpa.ours
 
 
 class HpaCache:
@@ -82,19 +103,52 @@ class HpaCache:
             return None
         return self._collections[version].of_available(member, "", now)
 
-    def cached(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str] | None:
+    def cached(self, member: Member, namespace: str, name: str) -> HpaReading | None:
         """Returns what `read` would return without a request; None if a request is needed."""
         found = self.of_available(member, (namespace, name), self.clock())
         return None if member.unavailable() is not None else found
 
-    def of_available(self, member: Member, key: Key, now: float) -> tuple[MemberHpa | None, str] | None:
+    def of_available(self, member: Member, key: Key, now: float) -> HpaReading | None:
         """As `cached` at `now`, by namespace and name, if the member is known to be available."""
         reflector = self.watching(member, now)
         if reflector is None or (self._newest and not self._has_reached(reflector, member, *key)):
             return None
-        return self._seen(reflector.get(key)), self._versions[member][2]
+        return HpaReading(self._seen(reflector.get(key)), self._versions[member][2])
 
-    async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
+    async def read_all(
+        self, members: Mapping[str, Member], names: Iterable[str], key: Key
+    ) -> dict[str, HpaReading]:
+        """Read the HPA of this namespace and name in the named clusters that are registered, all at once."""
+        found: dict[str, HpaReading] = {}
+        missing, now = [], self.clock()
+        for name in names:
+            member = members.get(name)
+            if member is None:
+                continue
+            if not member.ready:
+                found[name] = HpaReading(Failure(member.state.message or member.state.reason))
+            elif member.client.breaker.reason or (known := self.of_available(member, key, now)) is None:
+                missing.append(name)
+            else:
+                found[name] = known
+
+        async def read(name: str) -> HpaReading:
+            try:
+                return await self.read(members[name], *key)
+            except (ApiError, MemberUnavailable) as error:
+                reason = error.reason if isinstance(error, MemberUnavailable) else str(error)
+                # The watch keeps only the text of a refusal.
+                refused = "forbidden" in reason or getattr(error, "status", 0) == FORBIDDEN
+                return HpaReading(Failure(forbidden_in_member(_RIGHT, reason) if refused else reason))
+
+        if missing:
+            about = {"namespace": key[0], "name": key[1]}
+            found |= await contain_each(
+                "read-member-hpa", missing, read, lambda reason: HpaReading(Failure(reason)), **about
+            )
+        return found
+
+    async def read(self, member: Member, namespace: str, name: str) -> HpaReading:
         """Returns an HPA, None if there is none, and the version that the member serves.
 
         Raises MemberUnavailable if the member is unavailable or its HPAs cannot be watched, and ApiError.
@@ -105,7 +159,7 @@ class HpaCache:
         version = await self.version(member)
         reflector = await self._collections[version].reflector(member)
         if self._has_reached(reflector, member, namespace, name):
-            return self._seen(reflector.get((namespace, name))), version
+            return HpaReading(self._seen(reflector.get((namespace, name))), version)
         path = resource_path(version, PLURAL, namespace, name)
         place = (member, member.client.generation, namespace, name)
         noted = self._newest.get(place)
@@ -116,10 +170,10 @@ class HpaCache:
                 raise
             if (namespace, name) not in reflector.store and self._newest.get(place) == noted:
                 self._newest.pop(place, None)
-            return None, version
+            return HpaReading(None, version)
         if self._newest.get(place) == noted:
             self._newest[place] = hpa.metadata.resourceVersion
-        return self._seen(_record(member.name, hpa)), version
+        return HpaReading(self._seen(_record(member.name, hpa)), version)
 
     def note(self, member: Member, namespace: str, name: str) -> None:
         """Note a write of an HPA, whatever its result."""

@@ -11,11 +11,11 @@ import pytest
 
 from controller.apply.member_hpas import NotOwned
 from controller.apply.plan import carry_out, to_hpas
-from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
 from fedhpa.api.member_hpas import V2, V2BETA2
 from fedhpa.assignment import Bounds, Member, Outcome, Plan, Result
 from fedhpa.kube import Key
+from fedhpa.members.hpas import HpaReading
 from tests.support.distributed import assigned, hpa, rules
 
 KEY = ("shop", "web")
