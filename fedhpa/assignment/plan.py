@@ -88,6 +88,13 @@ class Plan:
         total = None if self.rules.policy.copies else self.rules.maximum + max(self.surplus, 0)
         return next_writes(total, present, wanted, outcomes, first, again)
 
+    def all_writes(self) -> tuple[SetBounds, ...]:
+        """Returns all writes of the pass in order, if each succeeds."""
+        writes: tuple[SetBounds, ...] = ()
+        while batch := self.next_writes([Outcome(write=one, result=Result.CONFIRMED) for one in writes]):
+            writes += batch
+        return writes
+
     def after(self, outcomes: Sequence[Outcome]) -> Previous:
         """Returns what is to be remembered after these outcomes.
 

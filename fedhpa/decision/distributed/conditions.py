@@ -26,6 +26,7 @@ _MAX_REASON: Final = 160
 # Each remedy has two UIDs. Clusters beyond these are named once the first ones are solved.
 _MAX_REMEDIES: Final = 3
 NO_HPA: Final = "no member has an HPA yet"
+_DRY_RUN: Final = "DryRun"
 _NO_ROOM: Final = "no cluster has room for "
 
 
@@ -57,11 +58,24 @@ def report_members(
         builder.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
 
 
-def report_assignment(context: Context, view: BoundsView, made: Plan, errors: Sequence[str]) -> None:
-    """Sets Assigned, with an event when it becomes worse."""
+def report_assignment(
+    context: Context, view: BoundsView, made: Plan, errors: Sequence[str], would: str, why: str
+) -> None:
+    """Sets Assigned, with an event when it becomes worse.
+
+    In a dry run, `would` is what would be written, and `why`. An event says so for each spec.
+    """
     builder = context.builder
-    before = builder.message(ASSIGNED)
-    if errors:
+    before, found = builder.message(ASSIGNED), builder.found(ASSIGNED)
+    if context.spec.dry_run:
+        text = f"would assign {would}" if would else "nothing would change"
+        known = context.stored.observed_generation == context.snapshot.hpa.generation
+        if would and not (known and found is not None and found.reason == _DRY_RUN):
+            builder.event(_DRY_RUN, text + why)
+        meanwhile = "; the member HPAs go on scaling within the bounds that they have" if view.reports else ""
+        text = f"spec.dryRun: nothing is written to the members; {text}{meanwhile}"
+        builder.condition(ASSIGNED, True, _DRY_RUN, text)
+    elif errors:
         text = (
             f"bounds could not be written: {'; '.join(error[:_MAX_REASON] for error in errors[:_MAX_NAMED])}"
         )
