@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.api.taints import CORDONED
 from fedhpa.assignment.clusters import Member, Rules, lowest
-from fedhpa.assignment.division import divider, fill, in_order
+from fedhpa.assignment.division import divider, fill, in_order, weights_of
 
 # A missing cluster's maximum counts in full for so long, as its last answer does.
 _BRIDGE_SECONDS: Final = 60.0
@@ -201,9 +200,7 @@ def _counted(member: Member, members: Sequence[Member], rules: Rules) -> int:
         return 0
     if not rules.policy.by_rank or member.pinned_for >= _PINNED_SECONDS:
         return need
-    of_rank = {
-        one.cluster: one.priority if rules.policy.preference == PRIORITY else one.rank for one in members
-    }
+    of_rank = weights_of({one.cluster: one for one in members}, rules.policy)
     waits = any(
         one.pinned_for is None and not one.stuck and one.wanted is not None and one.wanted > one.running
         for one in members

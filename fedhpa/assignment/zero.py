@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.assignment.clusters import Member, Rules, lowest
-from fedhpa.assignment.division import in_order
+from fedhpa.assignment.division import in_order, weights_of
 from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
 # A cluster goes to 0 if the others could have run its load for this long without a break.
@@ -100,13 +100,7 @@ def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member
     if any(one.load is None or one.membership for one in running):
         return ""
     need = math.ceil(sum((one.load or Fraction(0) for one in running), Fraction(0)))
-    if rules.policy.preference == PRIORITY:
-        weights = {one.cluster: one.priority for one in running}
-    elif rules.policy.by_capacity:
-        weights = {one.cluster: one.rank for one in running}
-    else:
-        weights = {one.cluster: one.weight for one in running}
     named = {one.cluster: one for one in running}
-    last = in_order(weights, rules.uid)[-1]
+    last = in_order(weights_of(named, rules.policy), rules.uid)[-1]
     others = sum(one.running for one in running if one.cluster != last)
     return last if named[last].minimum and max(need, rules.minimum) <= others else ""

@@ -81,8 +81,8 @@ def report_assignment(
         )
         builder.warn("FailedAssign", text)
         builder.condition(ASSIGNED, False, "WriteFailed", text)
-    elif view.foreign:
-        text = _not_owned(view)
+    elif foreign := sorted(one.cluster for one in view.members if one.foreign):
+        text = _not_owned(view, foreign)
         if before != text:
             builder.warn("NotOwned", text)
         builder.condition(ASSIGNED, False, "NotOwned", text)
@@ -102,10 +102,10 @@ def report_assignment(
         builder.condition(ASSIGNED, True, "Assigned", text)
 
 
-def _not_owned(view: BoundsView) -> str:
+def _not_owned(view: BoundsView, foreign: Sequence[str]) -> str:
     """Returns which clusters have an HPA that is not ours, together where the remedy is the same."""
     clusters: dict[str, list[str]] = {}
-    for name in view.foreign:
+    for name in foreign:
         clusters.setdefault(view.hpas[name].remedy, []).append(name)
     texts = [
         f"{_names(names)}: the HorizontalPodAutoscaler of this name is not ours and stays as it is; {remedy}"
@@ -126,7 +126,7 @@ def _no_room(view: BoundsView, made: Plan) -> str:
 
 def _above_minimum(view: BoundsView, made: Plan) -> str:
     least = sum(state.minimum or 0 for state in made.left.states.values() if state.maximum)
-    if view.policy.copies or least <= view.rules.minimum:
+    if view.rules.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
 

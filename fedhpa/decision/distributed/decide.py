@@ -64,7 +64,7 @@ def decide_bounds(
     report_members(context, view, current, left.states)
     why = f"; reason: {reason}" if reason else ""
     report_assignment(context, view, made, errors, listed(named, _MAX_NAMED) if dry_run else "", why)
-    report_outlook(context, view.headroom(), copies=view.policy.copies)
+    report_outlook(context, view.headroom(), copies=view.rules.policy.copies)
     sent = writes if outcomes is None else [one.write for one in outcomes if one not in failed]
     done = [one for one in sent if isinstance(one, SetBounds) and one.before != one.after]
     if done or removals or scales:
@@ -143,7 +143,12 @@ def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBoun
     written = {write.cluster for write in writes}
     for one in view.members:
         cluster, fields = one.cluster, list(one.drift)
-        if cluster in view.edited:
+        state = view.previous.states[cluster]
+        # A hold keeps minima that are not the assigned ones.
+        same = one.written == state.bounds or (
+            context.hold is not None and one.written is not None and one.written.maximum == state.maximum
+        )
+        if one.answers and state.maximum and not same:
             fields.append("bounds" if one.written is not None else "the HPA itself")
         if fields and cluster in written:
             text = f"{cluster}: {', '.join(fields)} differed from the assignment and was written again"
