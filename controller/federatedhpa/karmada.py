@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.apply.member_hpas import MemberHpaWriter
+from controller.apply.member_hpas import MemberHpaWriter, WorkWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import BindingSpec, Bound, WithMetadata
-from controller.apply.works import WorkWriter
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
 from controller.federatedhpa.memory import ObjectMemory

@@ -21,7 +21,6 @@ ONLY_DISTRIBUTED: Final = (
     "controller/distributed/*.py",
     "controller/federatedhpa/distributed.py",
     "controller/apply/member_hpas.py",
-    "controller/apply/works.py",
 )
 MOST: Final = 3_735
 
