@@ -12,12 +12,20 @@ from typing import Final
 
 from msgspec import structs
 
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, named, sentence
+from fedhpa.assignment.clusters import (
+    NO_STATE,
+    Bounds,
+    ClusterState,
+    Member,
+    PlanStep,
+    Rules,
+    named,
+    release_step,
+    sentence,
+)
 from fedhpa.assignment.divide import Division, by_policy, divide, limit_of
-from fedhpa.assignment.initial import initial
-from fedhpa.assignment.moves import NO_MOVE, Move, held_minima, leave
+from fedhpa.assignment.minima import NO_MOVE, Move, held_minima, initial, leave
 from fedhpa.assignment.plan import Goals, Plan, Previous, under_hold
-from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
 from fedhpa.assignment.zero import zero
 
 # The rest is divided by policy again so long after the last write. A spare cluster that nobody needs leaves,

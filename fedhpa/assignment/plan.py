@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from fedhpa.api.hold import Hold
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules
-from fedhpa.assignment.state import NO_COURSE, NO_STATE, Course, States
+from fedhpa.assignment.clusters import NO_COURSE, NO_STATE, Bounds, Course, Member, PlanStep, Rules, States
 from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
 
 Goals = Mapping[str, Bounds | None]

@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from fedhpa.api.assignment_policies import PRIORITY
-from fedhpa.assignment.clusters import Member, Rules, lowest
+from fedhpa.assignment.clusters import NO_STATE, ClusterState, Member, Rules, States, lowest
 from fedhpa.assignment.division import in_order, weights_of
-from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
 # A cluster goes to 0 if the others could have run its load for this long without a break.
 _WAIT_SECONDS: Final = 5 * 60
