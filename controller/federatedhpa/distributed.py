@@ -59,13 +59,9 @@ class DistributedDecisions:
         written = not snapshot.hpa.spec.dry_run and (decision.writes or begins)
         if written and not may_write():
             return None
-        if written:
-            problem = await self._record_intent(memory, decision)
-            if problem:
-                decision = decide(snapshot, memory.history, now, rules, write_error=problem)
-                memory.note_decision(snapshot, decision)
-                memory.status = decision.status
-                return decision, False
+        if written and (problem := await self._record_intent(memory, decision)):
+            decision, written = decide(snapshot, memory.history, now, rules, write_error=problem), False
+        elif written:
             held = {**raw, "spec": member_spec(raw["spec"], snapshot.hold_at(now), snapshot.memory)}
             outcomes, error = await self._write(key, held, memory.uid, decision, targets)
             bounds = [one for one in outcomes if isinstance(one.write, SetBounds)]
@@ -86,14 +82,15 @@ class DistributedDecisions:
         Raises Conflict if another process wrote the record.
         """
         recording = memory.recording
-        known = set() if recording.stored is None else recording.stored.clusters_with_hpas
-        new = {write.cluster for write in decision.hpa_writes if write.after is not None} - known
+        new = {write.cluster for write in decision.hpa_writes if write.after is not None}
+        if recording.stored is not None:
+            new -= recording.stored.clusters_with_hpas
         try:
             if new:
                 await recording.write(expecting_hpas(memory.state, new), decision)
-        except Conflict:
-            raise
         except FedHPAError as error:
+            if isinstance(error, Conflict):
+                raise
             return recording.obstacle or str(error)
         return ""
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from fedhpa.api.hold import Hold
 from fedhpa.assignment.clusters import NO_COURSE, NO_STATE, Bounds, Course, Member, PlanStep, Rules, States
-from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
+from fedhpa.assignment.writes import Outcome, Result, Sent, SetBounds
 
 Goals = Mapping[str, Bounds | None]
 
@@ -72,12 +72,8 @@ class Plan:
             if one.cluster in failed or (one.drift and self.goals[one.cluster] == one.written)
         }
 
-    def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
-        """Returns the writes that may be sent now, all at once; none when the pass has ended.
-
-        `outcomes` are those of all earlier writes of the pass, in order. The maxima of pinned clusters rise
-        first.
-        """
+    def _sent(self, outcomes: Iterable[Outcome]) -> Sent:
+        """The bounds after these outcomes. The maxima of pinned clusters rise first."""
         present = {one.cluster: one.present for one in self.members if not one.lost}
         wanted = {name: self.goals[name] for name, now in present.items() if self.goals[name] != now}
         first = {one.cluster for one in self.members if one.need is not None}
@@ -85,7 +81,14 @@ class Plan:
         again = {name: most for name, most in self._again.items() if name not in silent}
         # Meanwhile, too, all maxima add up to no more than this.
         total = None if self.rules.policy.copies else self.rules.maximum + max(self.surplus, 0)
-        return next_writes(total, present, wanted, outcomes, first, again)
+        return Sent(total, present, wanted, outcomes, first, again)
+
+    def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
+        """Returns the writes that may be sent now, all at once; none when the pass has ended.
+
+        `outcomes` are those of all earlier writes of the pass, in order.
+        """
+        return self._sent(outcomes).next()
 
     def all_writes(self) -> tuple[SetBounds, ...]:
         """Returns all writes of the pass in order, if each succeeds."""
@@ -100,30 +103,18 @@ class Plan:
         An unknown outcome counts with the higher maximum, because the member may have it. After a failure the
         next pass writes every difference, and these clusters in any case.
         """
-        again = self._again
-        maxima = {name: max(_most(now), again.get(name, 0)) for name, now in self.present.items()}
-        failed = again.keys() & set(self.previous.course.unconfirmed)
-        for outcome in outcomes:
-            if not isinstance(outcome.write, SetBounds):
-                continue
-            cluster, after = outcome.write.cluster, _most(outcome.write.after)
-            if outcome.result is Result.CONFIRMED:
-                maxima[cluster] = after
-                failed.discard(cluster)
-                continue
-            failed.add(cluster)
-            if outcome.result is Result.UNKNOWN:
-                maxima[cluster] = max(maxima.get(cluster, 0), after)
-        lost = {one.cluster for one in self.members if one.lost}
-        states = {
-            name: state if name in lost else structs.replace(state, maximum=maxima.get(name, 0) or None)
-            for name, state in self.left.states.items()
-        }
-        confirmed = all(outcome.result is Result.CONFIRMED for outcome in outcomes)
+        sent = self._sent(outcomes)
+        maxima, waits = sent.maxima, self._again.keys() & set(self.previous.course.unconfirmed)
         return Previous(
-            states=states,
-            course=structs.replace(self.left.course, unconfirmed=tuple(sorted(failed))),
-            assigned_for=self.left.assigned_for if confirmed else self.previous.assigned_for,
+            # A lost cluster is not among those that are written.
+            states={
+                name: structs.replace(state, maximum=maxima[name] or None) if name in maxima else state
+                for name, state in self.left.states.items()
+            },
+            course=structs.replace(
+                self.left.course, unconfirmed=tuple(sorted(sent.failed | (waits - sent.clusters)))
+            ),
+            assigned_for=self.previous.assigned_for if sent.failed else self.left.assigned_for,
         )
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedhpa.assignment import Bounds
-from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
+from fedhpa.assignment.writes import Outcome, Result, Sent, SetBounds
 
 Pairs = dict[str, tuple[int, int] | None]
 Step = dict[str, tuple[int, int] | None]
+
+
+def next_writes(*args: Any, **more: Any) -> tuple[SetBounds, ...]:
+    """The writes that may be sent now."""
+    return Sent(*args, **more).next()
 
 
 def bounds(pairs: Pairs) -> dict[str, Bounds | None]:
