@@ -148,9 +148,9 @@ async def read_clusters(
     """Read all named clusters at once. An error of one cluster becomes the reason in its reading."""
     found: dict[str, ClusterSnapshot | None] = {}
     now = caches.clock()
-    for name in names:
+    for name, member in zip(names, map(members.get, names), strict=True):
         try:
-            found[name] = _read_cached(caches, members.get(name), name, workload, needs, now)
+            found[name] = _read_cached(caches, member, name, workload, needs, now)
         except Exception as error:
             found[name] = _unread(name, reason_of(TASK, error, **workload.about(name)))
     missing = [name for name, reading in found.items() if reading is None]

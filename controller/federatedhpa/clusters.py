@@ -249,7 +249,7 @@ async def cluster_snapshots(
     `hpa_fields`.
     """
     assignment, at = hpa.spec.assignment, asyncio.get_running_loop().time()
-    registered = {name: members.get(name) for name in readings}
+    registered = dict(zip(readings, map(members.get, readings), strict=True))
     aheads = [
         0.0 if member is None else member.client.server_clock.ahead(now, at) for member in registered.values()
     ]

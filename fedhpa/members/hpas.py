@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
@@ -25,6 +26,10 @@ _GROUP_PATH: Final = "/apis/autoscaling"
 VERSION_SECONDS: Final = 300.0
 # Writes whose HPA the watch has not reached yet. The oldest are forgotten first; they are only read again.
 MAX_NOTED: Final = 10_000
+
+# The watches of all members are checked so often, because each object asks for all of them. A watch with a
+# problem is used for longer than that (`STALE_SECONDS`).
+CHECKED_SECONDS: Final = 1.0
 
 # The generation of a member's client, until when its version counts, and the version.
 _NO_VERSION: Final = (-1, 0.0, "")
@@ -65,6 +70,8 @@ class HpaCache:
             version: WatchCache(version, PLURAL, MemberHpa, _record, clock=clock) for version in API_VERSIONS
         }
         self._versions: dict[Member, tuple[int, float, str]] = {}
+        # When the watches were checked last, and those that were up to date, with generation and version.
+        self._checked: tuple[float, dict[Member, tuple[int, Reflector[MemberHpa], str]]] = (-inf, {})
         # The resourceVersion that the watch must reach; None before the HPA was read after its write.
         self._newest: dict[_Place, str | None] = {}
 
@@ -105,29 +112,43 @@ class HpaCache:
 
     def cached(self, member: Member, namespace: str, name: str) -> HpaReading | None:
         """Returns what `read` would return without a request; None if a request is needed."""
-        found = self.of_available(member, (namespace, name), self.clock())
+        found = self._of_available(self._usable(), member, (namespace, name))
         return None if member.unavailable() is not None else found
 
-    def of_available(self, member: Member, key: Key, now: float) -> HpaReading | None:
-        """As `cached` at `now`, by namespace and name, if the member is known to be available."""
-        reflector = self.watching(member, now)
-        if reflector is None or (self._newest and not self._has_reached(reflector, member, *key)):
+    def _usable(self) -> Mapping[Member, tuple[int, Reflector[MemberHpa], str]]:
+        now, (at, found) = self.clock(), self._checked
+        if not 0 <= now - at < CHECKED_SECONDS:
+            found = {}
+            for member, (generation, _, version) in self._versions.items():
+                if (reflector := self.watching(member, now)) is not None:
+                    found[member] = generation, reflector, version
+            self._checked = now, found
+        return found
+
+    def _of_available(
+        self, usable: Mapping[Member, tuple[int, Reflector[MemberHpa], str]], member: Member, key: Key
+    ) -> HpaReading | None:
+        known = usable.get(member)
+        if known is None or known[0] != member.client.generation:
             return None
-        return HpaReading(self._seen(reflector.get(key)), self._versions[member][2])
+        _, reflector, version = known
+        if self._newest and not self._has_reached(reflector, member, *key):
+            return None
+        hpa = reflector.get(key)
+        return HpaReading(None if hpa is None else hpa.seen_by(self.hub), version)
 
     async def read_all(
         self, members: Mapping[str, Member], names: Iterable[str], key: Key
     ) -> dict[str, HpaReading]:
         """Read the HPA of this namespace and name in the named clusters that are registered, all at once."""
         found: dict[str, HpaReading] = {}
-        missing, now = [], self.clock()
-        for name in names:
-            member = members.get(name)
+        missing, usable, names = [], self._usable(), list(names)
+        for name, member in zip(names, map(members.get, names), strict=True):
             if member is None:
                 continue
             if not member.ready:
                 found[name] = HpaReading(Failure(member.state.message or member.state.reason))
-            elif member.client.breaker.reason or (known := self.of_available(member, key, now)) is None:
+            elif member.client.breaker.reason or (known := self._of_available(usable, member, key)) is None:
                 missing.append(name)
             else:
                 found[name] = known
