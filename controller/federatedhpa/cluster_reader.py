@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from controller.apply.member_hpas import NOT_REGISTERED
 from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
     MetricSource,
@@ -68,13 +69,11 @@ class MemberCaches:
 
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
         """The decoder of a cluster's PodMetrics, always the same object because it is part of a cache key."""
-        found = self._decoders.get(cluster)
-        if found is None:
-            found = self._decoders[cluster] = functools.partial(decode_usage, cluster)
-        return found
+        if cluster not in self._decoders:
+            self._decoders[cluster] = functools.partial(decode_usage, cluster)
+        return self._decoders[cluster]
 
 
-NOT_REGISTERED = "no Cluster of this name is registered"
 # A first list of tens of megabytes takes longer than the deadline of a call. It gets this long, once.
 FIRST_LIST_SECONDS = 10.0
 # The name of the task of each cluster, in the log and the counter of failures.
@@ -152,7 +151,8 @@ async def read_clusters(
         try:
             found[name] = _read_cached(caches, member, name, workload, needs, now)
         except Exception as error:
-            found[name] = _unread(name, reason_of(TASK, error, **workload.about(name)))
+            reason = reason_of(TASK, error, **workload.about(name))
+            found[name] = ClusterSnapshot(name=name, error=reason)
     missing = [name for name, reading in found.items() if reading is None]
     if missing:
         async with asyncio.TaskGroup() as group:  # the tasks never raise
@@ -161,7 +161,7 @@ async def read_clusters(
                     contain(
                         TASK,
                         functools.partial(_read, caches, members[name], workload, needs),
-                        functools.partial(_unread, name),
+                        lambda reason, name=name: ClusterSnapshot(name=name, error=reason),
                         **workload.about(name),
                     )
                 )
@@ -174,14 +174,8 @@ async def read_clusters(
 def read_right(workload: Workload, *, scale: bool = True) -> str:
     """The right that reading the workload's scale, or the workload itself, needs; for messages."""
     group = workload.resource.api_version.rpartition("/")[0]
-    of_group = f" of API group {group}" if group else ""
-    what = f"{workload.resource.plural}/scale" if scale else workload.resource.plural
-    return f"get {what}{of_group} in namespace {workload.namespace}"
-
-
-def _unread(name: str, reason: str) -> ClusterSnapshot:
-    """The reading of a cluster that could not be read at all."""
-    return ClusterSnapshot(name=name, error=reason)
+    what = f"{workload.resource.plural}{'/scale' if scale else ''}{f' of API group {group}' if group else ''}"
+    return f"get {what} in namespace {workload.namespace}"
 
 
 def _read_cached(
@@ -306,12 +300,11 @@ async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tu
 
 
 def _without_scale(name: str, workload: Workload, error: FedHPAError) -> ClusterSnapshot:
-    if isinstance(error, ApiError):
-        text = str(error)
-        if error.status == FORBIDDEN:
-            text = forbidden_in_member(read_right(workload), text)
-        return _without_workload(name, text, absent=error.status == NOT_FOUND)
-    return ClusterSnapshot(name=name, error=error_reason(error))
+    if not isinstance(error, ApiError):
+        return ClusterSnapshot(name=name, error=error_reason(error))
+    refused = error.status == FORBIDDEN
+    text = forbidden_in_member(read_right(workload), str(error)) if refused else str(error)
+    return _without_workload(name, text, absent=error.status == NOT_FOUND)
 
 
 def _without_workload(name: str, reason: str, *, absent: bool = True) -> ClusterSnapshot:
