@@ -57,7 +57,8 @@ class HpaReport(NamedTuple):
 
 def report_of(hpa: MemberHpa) -> HpaReport:
     """Returns what an HPA reports."""
-    status = hpa.status if isinstance(hpa.status, Mapping) else {}
+    sent: JSON = hpa.status
+    status = sent if isinstance(sent, Mapping) else {}
     active, limited = (_condition(status, kind) for kind in ("ScalingActive", "ScalingLimited"))
     scaled, since = time_at(status.get("lastScaleTime")), None
     if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
