@@ -151,8 +151,7 @@ async def read_clusters(
         try:
             found[name] = _read_cached(caches, member, name, workload, needs, now)
         except Exception as error:
-            reason = reason_of(TASK, error, **workload.about(name))
-            found[name] = ClusterSnapshot(name=name, error=reason)
+            found[name] = _unread(name, reason_of(TASK, error, **workload.about(name)))
     missing = [name for name, reading in found.items() if reading is None]
     if missing:
         async with asyncio.TaskGroup() as group:  # the tasks never raise
@@ -161,7 +160,7 @@ async def read_clusters(
                     contain(
                         TASK,
                         functools.partial(_read, caches, members[name], workload, needs),
-                        lambda reason, name=name: ClusterSnapshot(name=name, error=reason),
+                        functools.partial(_unread, name),
                         **workload.about(name),
                     )
                 )
@@ -176,6 +175,10 @@ def read_right(workload: Workload, *, scale: bool = True) -> str:
     group = workload.resource.api_version.rpartition("/")[0]
     what = f"{workload.resource.plural}{'/scale' if scale else ''}{f' of API group {group}' if group else ''}"
     return f"get {what} in namespace {workload.namespace}"
+
+
+def _unread(name: str, reason: str) -> ClusterSnapshot:
+    return ClusterSnapshot(name=name, error=reason)
 
 
 def _read_cached(
