@@ -179,6 +179,8 @@ class HpaCache:
             return found
         version = await self.version(member)
         reflector = await self._collections[version].reflector(member)
+        if member not in self._checked[1]:
+            self._checked = -inf, {}  # its watch is new
         if self._has_reached(reflector, member, namespace, name):
             return HpaReading(self._seen(reflector.get((namespace, name))), version)
         path = resource_path(version, PLURAL, namespace, name)
