@@ -18,13 +18,13 @@ import structlog
 from controller.federatedhpa.memory import ObjectMemory, shown_shares
 from controller.loop import Objects
 from controller.publish import FIELD_MANAGER
-from controller.shards import FORBIDDEN, Shard
+from controller.shards import Shard
 from fedhpa.api.cluster_finalizers import MAX_WAIT_SECONDS, own_finalizers, replicas_finalizer
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.known_cluster import API_VERSION, KIND
 from fedhpa.api.texts import listed, one_line
 from fedhpa.api.times import known_time
-from fedhpa.kube import ApiClient, Clock, EventRecorder, InvolvedObject, Key, contain
+from fedhpa.kube import FORBIDDEN, ApiClient, Clock, EventRecorder, InvolvedObject, Key, contain
 from fedhpa.members import ForeignCluster, Member, MemberRegistry, change_finalizers
 
 PERIOD_SECONDS: Final = 5.0

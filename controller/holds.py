@@ -18,7 +18,7 @@ from fedhpa.api.hold import Hold, HoldRequest, hold_request
 from fedhpa.api.member_hpas import with_hold
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import Finding, MemoryState
-from fedhpa.kube import NOT_FOUND, ApiClient, Change, Reflector, resource_path
+from fedhpa.kube import ApiClient, Change, Reflector, get_if_there, resource_path
 
 NAMESPACES: Final = resource_path("v1", "namespaces")
 UNREADABLE: Final = "NamespacesUnreadable"
@@ -118,12 +118,12 @@ class HoldOfNamespace:
         self._found, self.finding = None, ()
         try:
             path = resource_path("v1", "namespaces", name=namespace)
-            raw = await self._hub.get_json(path, deadline=DEADLINE_SECONDS)
+            raw = await get_if_there(self._hub, path, deadline=DEADLINE_SECONDS)
         except ApiError as error:
-            if error.status != NOT_FOUND:
-                self.finding = (_unknown(str(error)),)
+            self.finding = (_unknown(str(error)),)
             return
-        self._found = hold_request(raw["metadata"].get("annotations"), namespace)
+        if raw is not None:
+            self._found = hold_request(raw["metadata"].get("annotations"), namespace)
 
     def of(self, namespace: str) -> tuple[HoldRequest, ...]:
         """Returns what the namespace asks for, if it is the one that was read."""

@@ -27,10 +27,9 @@ from fedhpa.api.scaling_record import (
     new_record,
     record_name,
 )
-from fedhpa.kube import NOT_FOUND, ApiClient, Resource
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiClient, Resource, delete_if_there
 
 SCALING_RECORDS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
-FORBIDDEN: Final = 403
 # Changes of metadata alone that may come before one write.
 TRIES: Final = 5
 
@@ -205,7 +204,8 @@ class RecordFile:
 
     async def _remove(self) -> None:
         if self._version:
-            await self._delete({"resourceVersion": self._version})
+            only = {"resourceVersion": self._version}
+            await delete_if_there(self._hub, self._path, only=only, deadline=self._deadline)
 
     async def _delete_earlier_at_first(self) -> None:
         """Delete the record of an earlier object. A refusal is a problem, and each write tries it again."""
@@ -221,15 +221,9 @@ class RecordFile:
     async def _delete_earlier(self) -> None:
         if self._earlier is None:
             return
-        await self._delete({name: self._earlier.get(name, "") for name in ("uid", "resourceVersion")})
+        only = {name: self._earlier.get(name, "") for name in ("uid", "resourceVersion")}
+        await delete_if_there(self._hub, self._path, only=only, deadline=self._deadline)
         self._earlier = None
-
-    async def _delete(self, only: Mapping[str, str]) -> None:
-        try:
-            await self._hub.delete(self._path, only=only, deadline=self._deadline)
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
 
 
 class Recorded(Generic[T]):

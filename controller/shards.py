@@ -29,7 +29,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, Clock, LeaderElector, LeaseTiming, resource_path, supervise
+from fedhpa.kube import FORBIDDEN, ApiClient, Clock, LeaderElector, LeaseTiming, resource_path, supervise
 from fedhpa.kube.leases import API_VERSION, WANTED_BY
 
 log = structlog.get_logger(__name__)
@@ -39,7 +39,6 @@ _NAME = re.compile(r"fedhpa-controller-(?:(cron)-)?(\d+)-of-(\d+)(-by-target)?")
 CRON: Final = "cron"
 # Retry periods between two checks of the balance. A shard cannot be released faster than that.
 BALANCE_PERIODS: Final = 3.0
-FORBIDDEN: Final = 403
 # Namespace, kind and name of a target.
 Place = tuple[str, str, str]
 # The values of --shard-by: the part of an object that is hashed.

@@ -10,9 +10,8 @@ import msgspec
 import structlog
 
 from controller.publish import FIELD_MANAGER
-from fedhpa.api.errors import ApiError
 from fedhpa.decision import Finding
-from fedhpa.kube import NOT_FOUND, ApiClient, Change, Reflector, Resource, supervise
+from fedhpa.kube import ApiClient, Change, Reflector, Resource, delete_if_there, supervise
 
 HUB_SECONDS: Final = 10.0
 NOT_OWNED: Final = "NotOwned"
@@ -119,12 +118,11 @@ class KeptObjects(WantedWatches, Generic[T]):
 
     async def remove(self, namespace: str, name: str, found: Stored[T]) -> None:
         """Deletes an object if it is still as `found`. Raises Conflict and ApiError."""
-        only = {"uid": found.uid, "resourceVersion": found.version}
-        try:
-            await self._hub.delete(self._resource.path(namespace, name), only=only, deadline=HUB_SECONDS)
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
+        path, only = (
+            self._resource.path(namespace, name),
+            {"uid": found.uid, "resourceVersion": found.version},
+        )
+        await delete_if_there(self._hub, path, only=only, deadline=HUB_SECONDS)
         self._note(namespace, name, None)
         log.info("no longer published", kind=self._resource.kind, namespace=namespace, name=name)
 

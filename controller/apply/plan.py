@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from controller.apply.member_hpas import NotOwned
+from controller.apply.member_hpas import MemberHpaWriter, NotOwned
 from controller.apply.scales import Superseded, WritableScale, set_replicas
 from controller.apply.template import Bound
-from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.api.member_hpas import V2, MemberHpa, wanted_spec
+from fedhpa.api.member_hpas import V2, wanted_spec
 from fedhpa.api.texts import listed
 from fedhpa.api.wire import Scale
-from fedhpa.assignment import TEMPLATE, Outcome, RepairHpa, Result, SetBounds, SetScale, Write
+from fedhpa.assignment import TEMPLATE, Outcome, Result, SetBounds, SetScale, Write
 from fedhpa.decision import ClusterScale, Snapshot, TemplateScale, WorkloadReading
 from fedhpa.kube import Key, contain
 from fedhpa.members import Member
+from fedhpa.members.hpas import HpaReading
 
 # A write of an HPA is a read and a change of the member.
 REQUESTS: Final = 2
@@ -109,21 +109,6 @@ def sizes_of(snapshot: Snapshot) -> dict[str, int]:
         for cluster in snapshot.clusters
         if type(cluster.scale) is ClusterScale
     }
-
-
-class HpaWriter(Protocol):
-    """Writes the HPAs of FederatedHPAs into member clusters. `key` is namespace and name of both."""
-
-    async def apply(
-        self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
-    ) -> tuple[str, ...]:
-        """Create the HPA or change it to this spec. Returns the fields that differed; none if it was right.
-
-        Raises NotOwned, Conflict if somebody wrote meanwhile, MemberUnavailable and ApiError.
-        """
-
-    async def delete(self, cluster: str, key: Key) -> bool:
-        """Delete the HPA. Returns False if there is none. Raises as `apply` does."""
 
 
 async def carry_out(batches: Batches, send: Send, **about: str) -> tuple[Outcome, ...]:
@@ -221,7 +206,7 @@ def to_scales(scales: Mapping[str, WritableScale], *, manager: str = "", strict:
 
 
 def to_hpas(
-    writer: HpaWriter,
+    writer: MemberHpaWriter,
     key: Key,
     deadline: float,
     spec: Mapping[str, Any] = MappingProxyType({}),
@@ -246,14 +231,8 @@ def to_hpas(
         version = V2 if reading is None else reading.api_version
         if isinstance(write, SetBounds) and write.after is not None:
             least, most = write.after.minimum, write.after.maximum
-        elif isinstance(write, RepairHpa):
-            if reading is None or not isinstance(reading.hpa, MemberHpa):
-                return
-            stored = reading.hpa.spec
-            least, most = 1 if stored.minReplicas is None else stored.minReplicas, stored.maxReplicas
+            await writer.apply(write.cluster, key, wanted_spec(spec, least, most, version), version)
         else:
             await writer.delete(write.cluster, key)
-            return
-        await writer.apply(write.cluster, key, wanted_spec(spec, least, most, version), version)
 
     return send

@@ -24,7 +24,7 @@ from controller.cronfederatedhpa.objects import (
 )
 from controller.cronfederatedhpa.targets import KnownShares, Reading
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, HubCheck, status_written
-from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
+from controller.scaling_records import SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
 from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, ScheduledObject, WindowRecord
@@ -36,7 +36,7 @@ from fedhpa.cron.execution.objects import (
     executable_rules,
 )
 from fedhpa.decision import NO_RECORD, Finding
-from fedhpa.kube import NOT_FOUND, ApiClient, Backoff, Key
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiClient, Backoff, Key
 
 # A target that is due this soon is read ahead of its execution.
 READ_AHEAD_SECONDS: Final = 5.0

@@ -13,11 +13,9 @@ from typing import Any, Final
 
 import structlog
 
-from controller.apply.member_hpas import NOT_REGISTERED, NotOwned
-from controller.apply.plan import HpaWriter, carry_out, failures, to_hpas
+from controller.apply.member_hpas import NOT_REGISTERED, MemberHpaWriter, NotOwned
+from controller.apply.plan import carry_out, failures, to_hpas
 from controller.apply.template import release
-from controller.apply.works import WorkWriter
-from controller.distributed.hpa_reader import is_ours, read_hpas
 from controller.failure_log import names
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, has_finalizer
 from controller.federatedhpa.memory import ObjectMemory
@@ -45,6 +43,11 @@ DRY_RUN: Final = (
     "spec.dryRun is set, so the member HPAs of mode Distributed stay and go on scaling, and the new mode "
     "does not begin: set spec.dryRun to false to remove them, or spec.mode to Distributed; `fedhpa preview "
     "-f FILE` shows what an object would decide"
+)
+MODE_ABSENT: Final = (
+    "spec.mode is absent, but {} has member HPAs of mode Distributed: nothing is written. Set spec.mode to "
+    "Distributed or Centralized. If your manifest sets it, the hub's CRD drops the field: install the CRDs "
+    "of this release"
 )
 MAX_NAMED: Final = 8
 
@@ -75,7 +78,7 @@ class ModeChanges:
         self,
         hub: ApiClient,
         snapshots: SnapshotBuilder,
-        writer: HpaWriter,
+        writer: MemberHpaWriter,
         events: EventRecorder,
         settings: Settings,
     ) -> None:
@@ -97,11 +100,10 @@ class ModeChanges:
                 log.warning("deletion waits", remedy=DELETION_WAITS, **names(key))
             return
         since = datetime.fromisoformat(raw["metadata"]["deletionTimestamp"]).timestamp()
-        left = await self._remove(key, raw, memory.state, overdue=now - since >= self._lost_seconds(raw))
-        if left:
+        if left := await self._remove(key, raw, memory.state, now - since):
             log.info("deletion waits for members", clusters=left, **names(key))
-            return
-        await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=False)
+        else:
+            await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=False)
 
     async def blocked(
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float, *, found: bool
@@ -116,18 +118,16 @@ class ModeChanges:
             memory.leaving_since = None
             return None
         if not spec.get("mode"):
-            return Blocked(HELD, _held(key), condition=ASSIGNED)
+            return Blocked(HELD, MODE_ABSENT.format("/".join(key)), condition=ASSIGNED)
         if self._settings.paused:
             return Blocked(REMOVING, "the member HPAs are removed once --pause ends", condition=ASSIGNED)
         if spec.get("dryRun") is True:
             return Blocked(REMOVING, DRY_RUN, condition=ASSIGNED)
         since = memory.leaving_since = now if memory.leaving_since is None else memory.leaving_since
-        left = await self._remove(key, raw, memory.state, overdue=now - since >= self._lost_seconds(raw))
-        if not left:
-            return None
+        left = await self._remove(key, raw, memory.state, now - since)
         found_in = listed([f"{name}: {reason}" for name, reason in sorted(left.items())], MAX_NAMED)
         message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {found_in}"
-        return Blocked(REMOVING, message, condition=ASSIGNED)
+        return Blocked(REMOVING, message, condition=ASSIGNED) if left else None
 
     def leaves(self, raw: Mapping[str, Any]) -> bool:
         """True if the object left mode Distributed and still has the finalizer."""
@@ -152,20 +152,17 @@ class ModeChanges:
             self._report(key, raw, name, NOT_REGISTERED)
 
     async def _remove(
-        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, seconds: float
     ) -> dict[str, str]:
         """Remove HPAs and Works, then the hold of the workload. Returns why something may remain, by cluster.
 
-        The HPAs go first, so that nothing changes the replicas that the template gets.
+        The HPAs go first, so that nothing changes the replicas that the template gets. They have been waited
+        for so many `seconds`.
         """
-        left = await self._remove_hpas(key, raw, state, overdue=overdue)
-        if not isinstance(self._writer, WorkWriter):
-            return left
+        left = await self._remove_hpas(key, raw, state, seconds)
         try:
             await self._writer.discard(key)
-            if left:
-                return left
-            bound = await self._snapshots.propagation.bound(key, raw)
+            bound = None if left else await self._snapshots.propagation.bound(key, raw)
             if bound is not None:
                 running = await self._running(bound.shares, bound.template_path)
                 await release(self._hub, bound, running, HUB_DEADLINE_SECONDS)
@@ -174,18 +171,18 @@ class ModeChanges:
         return left
 
     async def _remove_hpas(
-        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, seconds: float
     ) -> dict[str, str]:
         """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
 
-        A cluster that is Lost is no longer waited for, and if `overdue` none is: an event names it.
+        A Lost cluster is no longer waited for, and after the lost time-out none is: an event names each.
         """
         members, hpas = self._snapshots.members, self._snapshots.hpas
         # Those of a duplicate are the HPAs of the member.
         assigned = state.clusters_with_hpas - self._snapshots.duplicates.keys()
         if not state.clusters and has_finalizer(raw):
             assigned = set(members)  # the record was lost, so each may have one
-        readings = await read_hpas(hpas, members, members, key)
+        readings = await hpas.read_all(members, members, key)
         left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
         left |= {
             name: reading.hpa.error
@@ -193,16 +190,10 @@ class ModeChanges:
             # A member that never had our HPA need not answer.
             if isinstance(reading.hpa, Failure) and name in assigned
         }
-        ours = [name for name, reading in readings.items() if is_ours(reading)]
-        left |= await self._deleted(key, ours) if hpas.hub else dict.fromkeys(ours, HUB_UNKNOWN)
-        # An unregistered cluster can never answer, so its HPA is not waited for.
-        given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
-        for name in sorted(given_up):
-            self._report(key, raw, name, left[name])
-        return {name: reason for name, reason in left.items() if name not in given_up}
-
-    async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:
-        """Delete the HPAs of these clusters at once. Returns the reason by cluster where that failed."""
+        ours = [name for name, reading in readings.items() if reading.ours]
+        if not hpas.hub:
+            left |= dict.fromkeys(ours, HUB_UNKNOWN)
+            ours = []
         delete = to_hpas(self._writer, key, self._settings.member_deadline)
 
         async def send(write: Write) -> None:
@@ -210,9 +201,17 @@ class ModeChanges:
                 await delete(write)
                 log.info("member HPA removed", cluster=write.cluster, **names(key))
 
-        removal = [RemoveHpa(cluster) for cluster in clusters]
+        removal = list(map(RemoveHpa, ours))
         outcomes = await carry_out(lambda done: () if done else removal, send, **names(key))
-        return {one.write.cluster: one.reason for one in failures(outcomes)}
+        left |= {one.write.cluster: one.reason for one in failures(outcomes)}
+        lost = {name for name, one in state.clusters.items() if one.state == LOST}
+        # An unregistered cluster can never answer, so its HPA is not waited for.
+        given_up = left.keys() - readings.keys() | (left.keys() & lost)
+        if seconds >= self._lost_seconds(raw):
+            given_up = set(left)
+        for name in sorted(given_up):
+            self._report(key, raw, name, left[name])
+        return {name: reason for name, reason in left.items() if name not in given_up}
 
     def _report(self, key: Key, raw: Mapping[str, Any], cluster: str, reason: str) -> None:
         namespace, name = key
@@ -243,15 +242,3 @@ class ModeChanges:
         own = partial.get("lostAfterSeconds") if isinstance(partial, Mapping) else None
         valid = isinstance(own, int | float) and not isinstance(own, bool) and own > 0
         return float(own) if valid and own is not None else self._settings.decision.cluster_lost_timeout
-
-
-def _held(key: Key) -> str:
-    return (
-        f"spec.mode is absent, but {key[0]}/{key[1]} has member HPAs of mode Distributed: nothing is "
-        "written. Set spec.mode to Distributed or Centralized. If your manifest sets it, the hub's CRD drops "
-        "the field: install the CRDs of this release"
-    )
-
-
-def _lost(state: MemoryState) -> set[str]:
-    return {name for name, one in state.clusters.items() if one.state == LOST}

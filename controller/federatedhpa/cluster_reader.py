@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.distributed.hpa_reader import FORBIDDEN, forbidden_in_member
+from controller.apply.member_hpas import NOT_REGISTERED
 from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
     MetricSource,
@@ -32,7 +32,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision import ClusterSnapshot, Failure, WorkloadReading
-from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
     Again,
@@ -42,7 +42,7 @@ from fedhpa.members import (
     SharedLists,
     pod_metrics_path,
 )
-from fedhpa.members.hpas import HpaCache
+from fedhpa.members.hpas import HpaCache, forbidden_in_member
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 from fedhpa.scaling import PodRecord, UsageRecord, pod_record
 
@@ -72,13 +72,11 @@ class MemberCaches:
 
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
         """The decoder of a cluster's PodMetrics, always the same object because it is part of a cache key."""
-        found = self._decoders.get(cluster)
-        if found is None:
-            found = self._decoders[cluster] = functools.partial(decode_usage, cluster)
-        return found
+        if cluster not in self._decoders:
+            self._decoders[cluster] = functools.partial(decode_usage, cluster)
+        return self._decoders[cluster]
 
 
-NOT_REGISTERED = "no Cluster of this name is registered"
 # A first list of tens of megabytes takes longer than the deadline of a call. It gets this long, once.
 FIRST_LIST_SECONDS = 10.0
 # The name of the task of each cluster, in the log and the counter of failures.
@@ -189,13 +187,11 @@ async def read_clusters(
 def read_right(workload: Workload, *, scale: bool = True) -> str:
     """The right that reading the workload's scale, or the workload itself, needs; for messages."""
     group = workload.resource.api_version.rpartition("/")[0]
-    of_group = f" of API group {group}" if group else ""
-    what = f"{workload.resource.plural}/scale" if scale else workload.resource.plural
-    return f"get {what}{of_group} in namespace {workload.namespace}"
+    what = f"{workload.resource.plural}{'/scale' if scale else ''}{f' of API group {group}' if group else ''}"
+    return f"get {what} in namespace {workload.namespace}"
 
 
 def _unread(name: str, reason: str) -> ClusterSnapshot:
-    """The reading of a cluster that could not be read at all."""
     return ClusterSnapshot(name=name, error=reason)
 
 
@@ -321,12 +317,11 @@ async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tu
 
 
 def _without_scale(name: str, workload: Workload, error: FedHPAError) -> ClusterSnapshot:
-    if isinstance(error, ApiError):
-        text = str(error)
-        if error.status == FORBIDDEN:
-            text = forbidden_in_member(read_right(workload), text)
-        return _without_workload(name, text, absent=error.status == NOT_FOUND)
-    return ClusterSnapshot(name=name, error=error_reason(error))
+    if not isinstance(error, ApiError):
+        return ClusterSnapshot(name=name, error=error_reason(error))
+    refused = error.status == FORBIDDEN
+    text = forbidden_in_member(read_right(workload), str(error)) if refused else str(error)
+    return _without_workload(name, text, absent=error.status == NOT_FOUND)
 
 
 def _without_workload(name: str, reason: str, *, absent: bool = True) -> ClusterSnapshot:

@@ -16,10 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from controller.apply.member_hpas import MemberHpaWriter
-from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import Bound
-from controller.distributed.hpa_reader import HpaReading
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.memory import Completed, ObjectMemory
@@ -34,7 +32,7 @@ from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
 from fedhpa.kube import Key, ResourceMapper
 from fedhpa.members import Gone, Member
-from fedhpa.members.hpas import HpaCache
+from fedhpa.members.hpas import HpaCache, HpaReading
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 
@@ -201,7 +199,7 @@ class Direct:
         """The scale of the template on the hub; None, because the members have the scales."""
         return None
 
-    def writer(self, owner: Callable[[Key], Owner]) -> HpaWriter:
+    def writer(self, owner: Callable[[Key], Owner]) -> MemberHpaWriter:
         """The writer of member HPAs: the members' own clients."""
         return MemberHpaWriter(self._members, self._hpas, owner, self._deadline)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -21,11 +21,11 @@ from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.kube import ApiClient, Key, report_failure, resource_path
+from fedhpa.kube import ApiClient, Change, Key, Reflector, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
 
-# Such objects appear rarely, and a list costs one request a member and namespace.
+# Such objects appear rarely, and a list costs one request a member and namespace. A watch costs none.
 KEEP_SECONDS: Final = 60.0
 DEADLINE_SECONDS: Final = 3.0
 # Concurrent lists, of all servers.
@@ -46,6 +46,10 @@ class _Listed(NamedTuple):
 
 _UNKNOWN: Final = (float("-inf"), _Listed())
 _NOBODY: Final = (float("-inf"), frozenset[str]())
+
+
+# The watch of the HPAs of a cluster; None without one.
+Watch: TypeAlias = Callable[[str], Reflector[MemberHpa] | None]
 
 
 class _List(NamedTuple):
@@ -86,11 +90,16 @@ class CompetingAutoscalers:
         return len(self._known)
 
     def find(
-        self, raw: Mapping[str, Any], hub: ApiClient, clients: Mapping[str, ApiClient], hub_id: str = ""
+        self,
+        raw: Mapping[str, Any],
+        hub: ApiClient,
+        clients: Mapping[str, ApiClient],
+        hub_id: str = "",
+        watch: Watch = lambda _: None,
     ) -> tuple[str, ...]:
         """The autoscalers of the object's workload, each with its cluster, as far as they are known.
 
-        Lists that are older than a minute are read again, for the next call.
+        Lists that are older than a minute are read again, for the next call; at once from a `watch`.
 
         `clients` are the API servers to search for HorizontalPodAutoscalers, by cluster. CronFederatedHPAs
         are on the hub only; one whose rules are all suspended does not count. Nor do member
@@ -106,11 +115,14 @@ class CompetingAutoscalers:
         places = [(name, HPA_KIND, clients[name]) for name in sorted(clients)]
         for cluster, kind, client in (*places, (ON_HUB, CRON_KIND, hub)):
             until, listed = self._known.get((cluster, namespace, kind), _UNKNOWN)
-            others, valid = others or bool(listed.autoscalers), min(valid, until)
             if until <= now:
                 place = _List(cluster, namespace, kind)
-                if not self._refreshing.is_busy(place):
+                if kind == HPA_KIND and (reflector := watch(cluster)) is not None:
+                    hpas = _by_namespace(reflector).get(namespace, {}).values()
+                    until, listed = self._keep(place, _of_watch(hpas, hub_id))
+                elif not self._refreshing.is_busy(place):
                     self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
+            others, valid = others or bool(listed.autoscalers), min(valid, until)
             if listed.autoscalers:
                 target = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef"))
                 where = "" if kind == CRON_KIND else f" in {cluster}"
@@ -147,17 +159,19 @@ class CompetingAutoscalers:
             log.debug("autoscalers not listed", kind=wanted.kind, error=str(error), **where)
         except Exception as error:  # tried again after the same time, not at every reconcile
             report_failure("list-autoscalers", error, cluster=wanted.cluster, namespace=wanted.namespace)
-        # The lists stand in the order of their refreshes, so that the old ones are first.
-        self._forget(wanted)
-        self._known[wanted] = (self._clock() + KEEP_SECONDS, known)
-        for name in known.ours:
-            self._ours.setdefault((wanted.namespace, name), set()).add(wanted.cluster)
-        self._drop_old()
+        self._keep(wanted, known)
 
-    def _drop_old(self) -> None:
-        old = self._clock() - 10 * KEEP_SECONDS
-        while self._known[first := next(iter(self._known))][0] < old:
+    def _keep(self, place: _List, listed: _Listed) -> tuple[float, _Listed]:
+        """Keep a list, and drop those that nobody asked for. Returns it, and until when it is kept."""
+        now = self._clock()
+        # The lists stand in the order of their refreshes, so that the old ones are first.
+        self._forget(place)
+        kept = self._known[place] = now + KEEP_SECONDS, listed
+        for name in listed.ours:
+            self._ours.setdefault((place.namespace, name), set()).add(place.cluster)
+        while self._known[first := next(iter(self._known))][0] < now - 10 * KEEP_SECONDS:
             self._forget(first)
+        return kept
 
     def _forget(self, place: tuple[str, str, str]) -> None:
         cluster, namespace, _ = place
@@ -179,3 +193,32 @@ async def _listed(client: ApiClient, wanted: _List, hub_id: str) -> _Listed:
         elif (one := from_stored(wanted.kind, item)) is not None:
             found.append(one)
     return _Listed(tuple(found), frozenset(ours))
+
+
+def _of_watch(hpas: Iterable[MemberHpa], hub_id: str) -> _Listed:
+    ours, found = set[str](), list[Autoscaler]()
+    for one in hpas:
+        namespace, name = one.metadata.namespace, one.metadata.name
+        if one.seen_by(hub_id).ours:
+            ours.add(name)
+        elif (target := target_of(namespace, one.spec.scaleTargetRef)) is not None:
+            found.append(Autoscaler(HPA_KIND, namespace, name, target))
+    return _Listed(tuple(found), frozenset(ours))
+
+
+def _by_namespace(watch: Reflector[MemberHpa]) -> Mapping[str, Mapping[str, MemberHpa]]:
+    """Returns the watched HPAs by namespace and name. The watch keeps them up to date."""
+    if not isinstance(watch.derived, dict):
+        index: dict[str, dict[str, MemberHpa]] = {}
+
+        def note(change: Change[MemberHpa]) -> None:
+            namespace, name = change.key
+            index.setdefault(namespace, {}).pop(name, None)
+            if change.new is not None:
+                index[namespace][name] = change.new
+
+        for (namespace, name), one in watch.store.items():
+            index.setdefault(namespace, {})[name] = one
+        watch.derived = index
+        watch.subscribe(note)
+    return watch.derived

@@ -9,7 +9,8 @@ from typing import Any
 
 import structlog
 
-from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, to_hpas, to_scales
+from controller.apply.member_hpas import MemberHpaWriter
+from controller.apply.plan import WriteTargets, carry_out, error_of, to_hpas, to_scales
 from controller.apply.template import hold
 from controller.decision_series import ControllerMetrics
 from controller.distributed.removal import set_finalizer
@@ -32,7 +33,7 @@ class DistributedDecisions:
     """Decides on one object at a time, and writes member HPAs by `writer`."""
 
     _hub: ApiClient
-    _writer: HpaWriter
+    _writer: MemberHpaWriter
     _metrics: ControllerMetrics
     _settings: Settings
 
@@ -58,13 +59,9 @@ class DistributedDecisions:
         written = not snapshot.hpa.spec.dry_run and (decision.writes or begins)
         if written and not may_write():
             return None
-        if written:
-            problem = await self._record_intent(memory, decision)
-            if problem:
-                decision = decide(snapshot, memory.history, now, rules, write_error=problem)
-                memory.note_decision(snapshot, decision)
-                memory.status = decision.status
-                return decision, False
+        if written and (problem := await self._record_intent(memory, decision)):
+            decision, written = decide(snapshot, memory.history, now, rules, write_error=problem), False
+        elif written:
             held = {**raw, "spec": member_spec(raw["spec"], snapshot.hold_at(now), snapshot.memory)}
             outcomes, error = await self._write(key, held, memory.uid, decision, targets)
             bounds = [one for one in outcomes if isinstance(one.write, SetBounds)]
@@ -85,14 +82,15 @@ class DistributedDecisions:
         Raises Conflict if another process wrote the record.
         """
         recording = memory.recording
-        known = set() if recording.stored is None else recording.stored.clusters_with_hpas
-        new = {write.cluster for write in decision.hpa_writes if write.after is not None} - known
+        new = {write.cluster for write in decision.hpa_writes if write.after is not None}
+        if recording.stored is not None:
+            new -= recording.stored.clusters_with_hpas
         try:
             if new:
                 await recording.write(expecting_hpas(memory.state, new), decision)
-        except Conflict:
-            raise
         except FedHPAError as error:
+            if isinstance(error, Conflict):
+                raise
             return recording.obstacle or str(error)
         return ""
 

@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.apply.plan import HpaWriter
+from controller.apply.member_hpas import MemberHpaWriter, WorkWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import BindingSpec, Bound, WithMetadata
-from controller.apply.works import WorkWriter
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
 from controller.federatedhpa.memory import ObjectMemory
@@ -140,7 +139,7 @@ class Karmada:
             text = await self._search.unreadable_on_hub(workload, error)
             raise ApiError(text, status=error.status, reason=error.reason) from error
 
-    def writer(self, owner: Callable[[Key], Owner]) -> HpaWriter:
+    def writer(self, owner: Callable[[Key], Owner]) -> MemberHpaWriter:
         """The writer of member HPAs: Karmada's Works."""
         return WorkWriter(self._members, self._hpas, owner, self._deadline, self._hub)
 

@@ -259,7 +259,7 @@ class ObjectMemory:
 
     @property
     def _tables(self) -> tuple[dict[str, Any], ...]:
-        """What is known of the workload by cluster."""
+        """The tables by cluster of what is known of the workload."""
         known = self.refused, self.implausible_since, self.answers, self.missed_since
         return self.last_replicas, self.left, *known
 

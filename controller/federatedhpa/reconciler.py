@@ -205,7 +205,7 @@ class FederatedHPAReconciler:
                 await self._publisher.record(memory, decision, snapshot)
             except Conflict as error:
                 return self._begin_anew(key, error, first=first)
-        leaves = blocked is None and has_finalizer(raw) and self._modes.leaves(raw)
+        leaves = blocked is None and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
         self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)
@@ -308,9 +308,11 @@ class FederatedHPAReconciler:
         """The snapshot with the other actors on the workload and the object, which are read less often."""
         clients = clients_of(targets, self._hub)
         unknown = unknown_fields(snapshot.hpa.spec.judgement)
+        # A watch that nobody needs ends, so only mode Distributed may use it.
+        watch = self._snapshots.hpa_watch if snapshot.hpa.spec.mode == DISTRIBUTED else lambda _: None
         return msgspec.structs.replace(
             snapshot,
-            competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id),
+            competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id, watch),
             hub_findings=(*self._hub_check.findings, *snapshot.hub_findings, *unknown),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(memory.contest, raw, now),
             record_problem=memory.recording.obstacle,

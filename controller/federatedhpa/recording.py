@@ -354,7 +354,7 @@ def _reason(summary: Any) -> tuple[str, ...]:
     """
     reason = summary.get("reason") if isinstance(summary, Mapping) else None
     words = str(reason or "").partition(":")[0].split()
-    return tuple(word for word in words if not any(letter.isdigit() for letter in word))
+    return tuple(word for word in words if not any(map(str.isdigit, word)))
 
 
 def _are_same(

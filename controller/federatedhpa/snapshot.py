@@ -13,7 +13,6 @@ import msgspec
 
 from controller.apply.plan import WriteTargets, member_scales
 from controller.apply.scales import WritableScale
-from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
 from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds, Workload, read_clusters
@@ -37,7 +36,7 @@ from controller.holds import Holds, member_spec
 from controller.placement.placements import Placements, nowhere_yet
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
-from fedhpa.api.member_hpas import V2
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
     DISTRIBUTED,
@@ -54,8 +53,9 @@ from fedhpa.decision import (
     decode_object,
     decode_spec,
 )
-from fedhpa.kube import ApiClient, Key, ResourceMapper
+from fedhpa.kube import ApiClient, Key, Reflector, ResourceMapper
 from fedhpa.members import Again, Gone, Member
+from fedhpa.members.hpas import HpaReading
 
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
@@ -126,6 +126,13 @@ class SnapshotBuilder:
             if settings.propagation == DIRECT
             else Karmada(*common, hub, self._mapper, self._search)
         )
+
+    def hpa_watch(self, cluster: str) -> Reflector[MemberHpa] | None:
+        """The watch of the HPAs of a cluster, if it is up to date; else None."""
+        member = self.members.get(cluster)
+        if member is None or member.unavailable() is not None:
+            return None
+        return self.hpas.watching(member, self.hpas.clock())
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""
@@ -223,7 +230,7 @@ class SnapshotBuilder:
             gone=gone,
             hpas=of_hpas,
         )
-        others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+        others = [name for name in hpas.keys() - expected.keys() if hpas[name].ours]
         left = {name for name in others if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
         placed = set[str]() if bound is None else bound.shares.keys() & self.members.keys()
@@ -267,7 +274,7 @@ class SnapshotBuilder:
         members, cache = self.members, self.hpas
         found = state.clusters_with_hpas & members.keys()
         cached = {name: cache.cached(one, *key) for name, one in members.items() if name not in found}
-        return found | {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
+        return found | {name for name, known in cached.items() if known is not None and known.ours}
 
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
@@ -278,9 +285,9 @@ class SnapshotBuilder:
         others = [
             name
             for name in sorted(members.keys() - expected.keys())
-            if name in assigned or cache.cached(members[name], *key) not in (None, (None, V2))
+            if name in assigned or ((known := cache.cached(members[name], *key)) and known.hpa is not None)
         ]
-        return await read_hpas(cache, members, (*expected, *others), key)
+        return await cache.read_all(members, (*expected, *others), key)
 
     async def _scales_of(self, workload: Workload, names: tuple[str, ...]) -> dict[str, WritableScale | None]:
         """The scales of clusters that are no longer selected; None without the workload.

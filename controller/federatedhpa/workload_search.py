@@ -13,11 +13,10 @@ from typing import Final
 
 import msgspec
 
-from controller.distributed.hpa_reader import FORBIDDEN
 from controller.federatedhpa.cluster_reader import Workload, read_right
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.texts import listed
-from fedhpa.kube import NOT_FOUND, ApiClient, contain, get_scale
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiClient, contain, get_scale
 from fedhpa.members import Member
 
 # An answer is kept for this long.

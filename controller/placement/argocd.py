@@ -26,7 +26,7 @@ from fedhpa.api.placements import (
     placement_name,
 )
 from fedhpa.decision import Finding, PublishedCluster
-from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, contain
+from fedhpa.kube import ApiClient, Key, Resource, contain, get_if_there
 from fedhpa.members import Member
 
 PLACEMENTS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
@@ -91,14 +91,11 @@ class ArgoPlacements:
     async def _remove(self, name: str, found: Stored[Decisions]) -> None:
         """Deletes a Placement whose object does not publish, as the hub itself says."""
         try:
-            raw = await self._hub.get_json(
-                FEDERATED_HPAS.path(*found.content.owner.key), deadline=HUB_SECONDS
-            )
+            path = FEDERATED_HPAS.path(*found.content.owner.key)
+            raw = await get_if_there(self._hub, path, deadline=HUB_SECONDS)
         except ApiError as error:
-            if error.status != NOT_FOUND:
-                log.debug("owner of a placement not read", name=name, error=str(error))
-                return
-            raw = {}
+            log.debug("owner of a placement not read", name=name, error=str(error))
+            return
         if _publishes(raw):
             return  # the watch will show it
         try:

@@ -1,20 +1,32 @@
-"""Input and output of a pass of mode Distributed. Source: docs/explanation/distributed.md, "Words"."""
+"""Input and output of a pass of mode Distributed, and the state that it leaves for the next one.
+
+The state is part of the memory in the ScalingRecord of a FederatedHPA, so that a restarted controller goes on
+from there. Source: docs/explanation/distributed.md, "Words".
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.hold import Hold
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.api.texts import listed
+from fedhpa.api.times import Seconds
 
 # People read reasons, and a status keeps them, so they name only so many clusters.
 _MAX_NAMED: Final = 5
+# The bounds of a stored number of replicas.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+# Replicas move, and a surplus goes, by this part of maxReplicas at a time.
+_STEP_PER_CENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +79,7 @@ class Member:
     It is `lost` after the lost time-out. It is `back` if it answers and did not in the pass before. The HPA
     of a `foreign` one is not ours. A `rolling` cluster runs two versions of the workload. `was_stuck` is True
     if it was Stuck in the pass before. `wakes` is True if it runs nothing, and a metric asks for replicas.
+    `drift` are fields of its HPA, besides the bounds, that are not as the FederatedHPA has them.
     """
 
     cluster: str
@@ -93,6 +106,7 @@ class Member:
     rolling: bool = False
     was_stuck: bool = False
     wakes: bool = False
+    drift: tuple[str, ...] = ()
 
     @property
     def has_hpa(self) -> bool:
@@ -118,8 +132,11 @@ class Member:
 
     @property
     def is_calm(self) -> bool:
-        """True if it runs replicas as a Member that answers, and nothing of it asks for a pass."""
-        if not (self.answers and self.running) or self.back or self.lost:
+        """True if it is a Member that answers, and nothing of it asks for a pass.
+
+        It runs replicas and has an HPA, or has neither.
+        """
+        if not self.answers or bool(self.running) != self.has_hpa or self.back or self.lost:
             return False
         return self.pinned_for is None and self.membership == MEMBER
 
@@ -190,3 +207,63 @@ def sentence(reasons: Iterable[str]) -> str:
 def named(clusters: Iterable[str]) -> str:
     """Returns the names of clusters in order, the first ones of many."""
     return listed(sorted(clusters), _MAX_NAMED)
+
+
+def release_step(maximum: int) -> int:
+    """Returns how many replicas move at a time: 10 % of maxReplicas, at least 1."""
+    return max(maximum * _STEP_PER_CENT // 100, 1)
+
+
+class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """The stored state of one cluster. None and 0 mean that there is none. Times are POSIX seconds.
+
+    `minimum` is its part of minReplicas, 0 for a spare cluster, None without an HPA. `floor` is the
+    minReplicas that was written, if that is another number. `maximum` is the assigned maxReplicas. `lost` is
+    True while its bounds count in no sum. `zero_since` is when its scale was set to 0. `idle_since` is since
+    when the others could do without it: it may go to 0, or lose its HPA if it is a spare cluster.
+    """
+
+    minimum: Count | None = None
+    floor: Count | None = None
+    maximum: Count | None = None
+    lost: bool = False
+    zero_since: Seconds | None = None
+    idle_since: Seconds | None = None
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The bounds that the HPA should have; None without an HPA."""
+        if not self.maximum:
+            return None
+        least = self.minimum if self.floor is None else self.floor
+        return _bounds(least or 1, self.maximum)
+
+
+@functools.lru_cache(maxsize=1024)
+def _bounds(least: int, maximum: int) -> Bounds:
+    """Returns the bounds, the same object for the same numbers: each pass asks for those of every cluster."""
+    return Bounds(minimum=min(max(least, 1), maximum), maximum=maximum)
+
+
+class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """The stored state of all clusters together. Times are POSIX seconds, None if there is none.
+
+    Bounds were written last at `written`. While more than maxReplicas runs, or a copy leaves, the next step
+    of that goes at `step_at`. `size` replicas ran when the present move began, 0 without one. `unconfirmed`
+    are the clusters whose last write failed: they may still get bounds that nobody reads in them yet.
+    """
+
+    written: Seconds | None = None
+    step_at: Seconds | None = None
+    size: Count = 0
+    unconfirmed: tuple[str, ...] = ()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while replicas move, or a surplus or a failed write waits."""
+        return bool(self.step_at or self.size or self.unconfirmed)
+
+
+States = Mapping[str, ClusterState]
+NO_STATE: Final = ClusterState()
+NO_COURSE: Final = Course()

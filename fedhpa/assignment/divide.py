@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.api.taints import CORDONED
 from fedhpa.assignment.clusters import Member, Rules, lowest
-from fedhpa.assignment.division import divider, fill, in_order
+from fedhpa.assignment.division import divider, fill, in_order, weights_of
 
 # A missing cluster's maximum counts in full for so long, as its last answer does.
-BRIDGE_SECONDS: Final = 60.0
+_BRIDGE_SECONDS: Final = 60.0
 # By rank, a need counts after so long, whatever higher ranks do: they may have room and never ask for it.
 _PINNED_SECONDS: Final = 120.0
 # A cluster keeps so much above its present need when others take back. Without it, noise removes pods.
@@ -64,7 +63,7 @@ def divide(
     # Clusters that do not answer, and HPAs that are not ours, come first, but nothing that runs is cut for
     # them. After a minute, a missing cluster counts only as far as the others neither run nor need its share.
     least = sum(each.running for each in levels)
-    if any(one.missing_for >= BRIDGE_SECONDS for one in members):
+    if any(one.missing_for >= _BRIDGE_SECONDS for one in members):
         least = sum(each.needed for each in levels)
     leaves = sum(fixed.values())
     held = {one.cluster: one.maximum for one in members if not one.answers}
@@ -201,9 +200,7 @@ def _counted(member: Member, members: Sequence[Member], rules: Rules) -> int:
         return 0
     if not rules.policy.by_rank or member.pinned_for >= _PINNED_SECONDS:
         return need
-    of_rank = {
-        one.cluster: one.priority if rules.policy.preference == PRIORITY else one.rank for one in members
-    }
+    of_rank = weights_of({one.cluster: one for one in members}, rules.policy)
     waits = any(
         one.pinned_for is None and not one.stuck and one.wanted is not None and one.wanted > one.running
         for one in members

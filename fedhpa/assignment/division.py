@@ -215,21 +215,24 @@ def divider(candidates: Mapping[str, Candidate], policy: AssignmentPolicy, uid: 
 
     The object's `uid` decides between clusters of the same rank or weight; without it their names do.
     """
-    if policy.by_rank:
-        if policy.preference == PRIORITY:
-            ranks = {cluster: candidate.priority for cluster, candidate in candidates.items()}
-        else:
-            ranks = {cluster: candidate.rank for cluster, candidate in candidates.items()}
-        order = sorted(in_order(ranks, uid), key=lambda cluster: candidates[cluster].is_last)
-        return lambda total, low, high: by_rank(total, order, low, high)
-    if policy.by_capacity and any(candidate.capacity_known for candidate in candidates.values()):
-        weights = {cluster: candidate.rank for cluster, candidate in candidates.items()}
-    elif policy.by_load or policy.preference == STATIC_WEIGHT:
-        weights = {cluster: candidate.weight for cluster, candidate in candidates.items()}
-    else:
-        weights = dict.fromkeys(candidates, 1)
+    weights = weights_of(candidates, policy)
     order = in_order(weights, uid)
+    if policy.by_rank:
+        order.sort(key=lambda cluster: candidates[cluster].is_last)
+        return lambda total, low, high: by_rank(total, order, low, high)
     return lambda total, low, high: by_weight(total, weights, low, high, order=order)
+
+
+def weights_of(candidates: Mapping[str, Candidate], policy: AssignmentPolicy) -> dict[str, int]:
+    """Returns the number by which a policy that divides weighs or orders the candidates."""
+    if policy.preference == PRIORITY:
+        return {cluster: candidate.priority for cluster, candidate in candidates.items()}
+    known = policy.by_capacity and any(candidate.capacity_known for candidate in candidates.values())
+    if policy.by_rank or known:
+        return {cluster: candidate.rank for cluster, candidate in candidates.items()}
+    if policy.by_load or policy.preference == STATIC_WEIGHT:
+        return {cluster: candidate.weight for cluster, candidate in candidates.items()}
+    return dict.fromkeys(candidates, 1)
 
 
 def fill(

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.free_json import time_at
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import parse_milli
 from fedhpa.metric_types.table import metric_type
 
@@ -46,24 +47,18 @@ class HpaReport(NamedTuple):
     scaled_at: float | None = None
     failure: str = ""
 
-    def load(self, ready: int, *, known: bool = False) -> Fraction | None:
-        """Returns the replicas that would keep the present usage exactly at target; None if unknown.
+    def load(self, ready: int) -> Fraction | None:
+        """Returns the `ready` replicas x the highest usage / target; None if that is unknown.
 
-        It is the `ready` replicas x the highest usage / target: currentReplicas would count pods that only
-        start. It is unknown unless every metric has a value, or with `known` one.
+        currentReplicas would count pods that only start.
         """
-        if self.highest is None or not (self.complete or known):
-            return None
-        return min(ready * self.highest, _MOST)
-
-    def limited_for(self, now: float) -> float | None:
-        """Returns for how many seconds it has asked for more than its maxReplicas; None if it does not."""
-        return None if self.limited_since is None else max(now - self.limited_since, 0.0)
+        return None if self.highest is None else min(ready * self.highest, _MOST)
 
 
-def report_of(metrics: JSON, status: JSON) -> HpaReport:
-    """Returns what an HPA with the `metrics` in its spec reports."""
-    status = status if isinstance(status, Mapping) else {}
+def report_of(hpa: MemberHpa) -> HpaReport:
+    """Returns what an HPA reports."""
+    sent: JSON = hpa.status
+    status = sent if isinstance(sent, Mapping) else {}
     active, limited = (_condition(status, kind) for kind in ("ScalingActive", "ScalingLimited"))
     scaled, since = time_at(status.get("lastScaleTime")), None
     if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
@@ -72,7 +67,7 @@ def report_of(metrics: JSON, status: JSON) -> HpaReport:
         since = max((time for time in times if time is not None), default=-math.inf)
     reported = _objects(status.get("currentMetrics"))
     values, ratios = [], []
-    for metric in _objects(metrics):
+    for metric in _objects(hpa.spec.metrics):
         same = (value for value in reported if _identity(value, "current") == _identity(metric, "target"))
         current, target = _object(_source(next(same, {})), "current"), _object(_source(metric), "target")
         found = {name: _milli(current[name]) for name in _VALUES.values() if name in current}

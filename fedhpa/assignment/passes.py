@@ -12,19 +12,26 @@ from typing import Final
 
 from msgspec import structs
 
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, named, sentence
-from fedhpa.assignment.divide import BRIDGE_SECONDS, Division, divide, limit_of
-from fedhpa.assignment.division import divider
-from fedhpa.assignment.initial import initial
-from fedhpa.assignment.moves import NO_MOVE, Move, held_minima, leave
+from fedhpa.assignment.clusters import (
+    NO_STATE,
+    Bounds,
+    ClusterState,
+    Member,
+    PlanStep,
+    Rules,
+    named,
+    release_step,
+    sentence,
+)
+from fedhpa.assignment.divide import Division, by_policy, divide, limit_of
+from fedhpa.assignment.minima import NO_MOVE, Move, held_minima, initial, leave
 from fedhpa.assignment.plan import Goals, Plan, Previous, under_hold
-from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
 from fedhpa.assignment.zero import zero
 
 # The rest is divided by policy again so long after the last write. A spare cluster that nobody needs leaves,
 # and a surplus that members do not scale down goes, after the same time.
 PERIOD_SECONDS: Final = 10 * 60
-# A surplus goes by one step in this time.
+# A surplus, or a copy that leaves, goes by one step in this time.
 _STEP_SECONDS: Final = 60
 # Replicas of a workload are below 2^31.
 _ALL: Final = 2**31 - 1
@@ -39,16 +46,14 @@ class _Pass:
         self._rules, self._previous, self._now = rules, previous, now
         self._all = sorted(members, key=lambda one: one.cluster)
         self._members = [one for one in self._all if not one.lost]
-        self._course = previous.course
+        # A step is due only while something asks for it.
+        self._course = structs.replace(previous.course, step_at=None)
         self._divides = not rules.policy.copies
         self._step = release_step(rules.maximum)
         division, _, total = previous.assigned_for.partition("/")
         self._total = int(total) if total.isdecimal() and len(total) <= _MAX_DIGITS else None
-        waited = [one.cluster for one in self._members if one.answers and self._before(one).waits]
-        self._anew = f"{named(waited)}: can be written for the first time" if waited else ""
-        if not division:
-            self._anew = "the bounds are assigned for the first time"
-        elif division != rules.assigned_for:
+        self._anew = "" if division else "the bounds are assigned for the first time"
+        if division and division != rules.assigned_for:
             self._anew = "minReplicas, the policy, the preferences or the candidate clusters changed"
         self._maxima: Mapping[str, int] | None = None
         self._reasons = [self._anew] if self._anew else []
@@ -77,7 +82,7 @@ class _Pass:
         reason = sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
         steps = [PlanStep("initial" if self._anew else "distribute", before, sum(maxima.values()), reason)]
         steps += self._move_steps(move.stays)
-        if rules.scales_to_zero and rules.assists:
+        if rules.scales_to_zero:
             running = sum(one.running for one in self._members)
             change = sum(scales[one.cluster] - one.running for one in self._members if one.cluster in scales)
             reason = sentence(why_zero or ["no cluster goes to 0 or comes back"])
@@ -94,7 +99,6 @@ class _Pass:
             members=members,
             previous=previous,
             goals=goals,
-            total=max(rules.maximum, sum(maxima.values())) if self._divides else None,
             scales=scales,
             left=left,
             unmet=found.unmet,
@@ -192,9 +196,8 @@ class _Pass:
         able = [one for one in able if one.overflow == min(each.overflow for each in able)]
         if not able:
             return ""
-        divide_one = divider({one.cluster: one for one in able}, self._rules.policy, self._rules.uid)
-        none, all_of = {one.cluster: 0 for one in able}, {one.cluster: 1 for one in able}
-        return next(name for name, number in divide_one(1, none, all_of).items() if number)
+        found = by_policy(1, able, self._rules, [0] * len(able), [1] * len(able))
+        return next(name for name, number in found.items() if number)
 
     def _ceiling(self, stays: Mapping[str, int]) -> int:
         """Returns how many of the replicas that run may stay, also above maxReplicas.
@@ -202,35 +205,32 @@ class _Pass:
         More than that runs after a return, for example. The maxima follow as members scale down, and after
         ten minutes they fall by a step a minute. A lowered maxReplicas acts at once.
         """
-        rules, course, now = self._rules, self._course, self._now
+        rules = self._rules
         running = sum(one.serving for one in self._members if one.answers and (one.has_hpa or one.leaving))
         most = rules.maximum + (self._step if stays else 0)
-        if running <= most or self._total != rules.maximum:
-            self._course = structs.replace(course, excess_since=None)
-            return most
-        since = now if course.excess_since is None else course.excess_since
-        self._course = structs.replace(course, excess_since=since)
-        self._reasons.append(f"{running} replicas run, which is above maxReplicas {rules.maximum}")
-        if now - since < PERIOD_SECONDS:
-            return _ALL
+        exceeds = self._divides and running > most and self._total == rules.maximum
+        if exceeds:
+            self._reasons.append(f"{running} replicas run, which is above maxReplicas {rules.maximum}")
+        if not exceeds or not self._steps(PERIOD_SECONDS):
+            return _ALL if exceeds else most
         assigned = sum(min(one.maximum, one.serving) for one in self._members if one.answers)
-        return max(assigned - self._step if self._steps() else assigned, most)
+        return max(assigned - self._step, most)
 
     def _shrinks(self) -> bool:
         """True if a copy of the workload shrinks now, because its cluster leaves."""
-        return not self._divides and any(one.leaving for one in self._members) and self._steps()
+        return not self._divides and any(one.leaving for one in self._members) and self._steps(0)
 
-    def _steps(self) -> bool:
-        """True once a minute: then a surplus goes by one step."""
-        due = self._course.stepped
-        if due is not None and self._now - due < _STEP_SECONDS:
-            return False
-        self._course = structs.replace(self._course, stepped=self._now)
-        return True
+    def _steps(self, waits: float) -> bool:
+        """True once a minute, for the first time after `waits` seconds: then a surplus goes by one step."""
+        due = self._previous.course.step_at
+        due = self._now + waits if due is None else due
+        goes = due <= self._now
+        self._course = structs.replace(self._course, step_at=self._now + _STEP_SECONDS if goes else due)
+        return goes
 
     def _triggers(self, stays: Mapping[str, int]) -> Iterator[str]:
         """Yields the reasons for which bounds are divided in this pass."""
-        rules = self._rules
+        rules, assists = self._rules, self._rules.assists and self._divides
         if self._total != rules.maximum and not self._anew:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
         failed = self._course.unconfirmed
@@ -248,21 +248,7 @@ class _Pass:
             yield f"{named(stays)}: {self._verb(stays)}"
         for one in self._members:
             if one.answers:
-                yield from _asks(one)
-        if rules.assists and self._divides:
-            yield from self._pressed()
-
-    def _pressed(self) -> Iterator[str]:
-        """Yields what scaleAssist follows."""
-        pinned = [one for one in self._members if one.answers and one.need is not None]
-        for one in pinned:
-            yield f"{one.cluster}: at its maximum of {one.maximum} and needs {one.need}"
-        for one in self._members:
-            if one.answers and one.stuck != one.was_stuck:
-                what = "its pods do not become ready" if one.stuck else "its pods become ready again"
-                yield f"{one.cluster}: {what}"
-            elif not one.answers and one.missing_for >= BRIDGE_SECONDS and pinned and not one.foreign:
-                yield f"{one.cluster}: missing, and others need its share"
+                yield from (f"{one.cluster}: {why}" for why in _asks(one, assists))
 
     def _is_worth(self, maxima: Mapping[str, int]) -> bool:
         """True if a cluster has little room, gets more, and enough moves."""
@@ -284,7 +270,7 @@ class _Pass:
         Clusters without replicas begin at 0 if the whole workload may.
         """
         rules, scales = self._rules, {}
-        may_begin_at_zero = rules.scales_to_zero and rules.assists and not rules.minimum
+        may_begin_at_zero = rules.scales_to_zero and not rules.minimum
         for one in self._members:
             if not one.answers:
                 continue
@@ -303,12 +289,10 @@ class _Pass:
     ) -> ClusterState:
         """Returns what to remember of a cluster."""
         before = self._before(one)
-        if one.foreign:
-            return ClusterState(waits=True)
-        if not one.answers:
-            return structs.replace(before, lost=one.lost, idle_since=None, waits=one.minimum is None)
-        if goal is None:
+        if one.foreign or (one.answers and goal is None):
             return NO_STATE
+        if goal is None or not one.answers:
+            return structs.replace(before, lost=one.lost, idle_since=None)
         least, state = one.minimum or 0, states.get(one.cluster, NO_STATE)
         idle = state.idle_since
         if one.minimum == 0:
@@ -341,17 +325,21 @@ def _is_tight(one: Member) -> bool:
     return one.maximum - one.running < max(1, one.maximum // 10)
 
 
-def _asks(one: Member) -> Iterator[str]:
-    """Yields why the bounds of a cluster that answers cannot stay."""
+def _asks(one: Member, assists: bool) -> Iterator[str]:
+    """Yields why the bounds of a cluster that answers cannot stay. `assists` is scaleAssist."""
     if one.back:
-        yield f"{one.cluster}: back"
+        yield "back"
+    if assists and one.need is not None:
+        yield f"at its maximum of {one.maximum} and needs {one.need}"
+    if assists and one.stuck != one.was_stuck:
+        yield "its pods do not become ready" if one.stuck else "its pods become ready again"
     if not one.has_hpa or one.leaving:
         return
     if one.written is None or not one.maximum:
-        yield f"{one.cluster}: gets its missing HPA"
+        yield "gets its missing HPA"
     limit = limit_of(one)
     if limit is not None and one.maximum > limit:
-        yield f"{one.cluster}: may have at most {limit}"
+        yield f"may have at most {limit}"
 
 
 def plan(

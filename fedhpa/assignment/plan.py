@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from fedhpa.api.hold import Hold
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules
-from fedhpa.assignment.state import NO_COURSE, NO_STATE, Course, States
-from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
+from fedhpa.assignment.clusters import NO_COURSE, NO_STATE, Bounds, Course, Member, PlanStep, Rules, States
+from fedhpa.assignment.writes import Outcome, Result, Sent, SetBounds
 
 Goals = Mapping[str, Bounds | None]
 
@@ -31,8 +30,7 @@ class Previous:
 class Plan:
     """The result of a pass with these `rules` over these `members`, which are all candidates.
 
-    `goals` are the bounds to write, None for no HPA, of each candidate. `total` is the most that all maxima
-    may add up to meanwhile, None under Duplicated. `scales` are the replicas that the
+    `goals` are the bounds to write, None for no HPA, of each candidate. `scales` are the replicas that the
     hub itself writes. `left` is for the record, if all writes succeed. `unmet` replicas are needed and fit
     nowhere. `cordoned_grow` is that of the division.
     """
@@ -41,7 +39,6 @@ class Plan:
     members: Sequence[Member]
     previous: Previous
     goals: Goals
-    total: int | None
     scales: Mapping[str, int]
     left: Previous
     unmet: int = 0
@@ -62,24 +59,43 @@ class Plan:
         return sum(_most(goal) for name, goal in self.goals.items() if name not in lost) - self.rules.maximum
 
     @property
-    def _unconfirmed(self) -> dict[str, int]:
-        """The clusters whose last write failed, with the highest maximum that it may still bring."""
-        failed, states = self.previous.course.unconfirmed, self.previous.states
-        ours = (one.cluster for one in self.members if one.written and not one.foreign)
-        return {name: states.get(name, NO_STATE).maximum or 0 for name in ours if name in failed}
+    def _again(self) -> dict[str, int]:
+        """The clusters that are written although their bounds stay, with the highest maximum still to come.
 
-    def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
-        """Returns the writes that may be sent now, all at once; none when the pass has ended.
-
-        `outcomes` are those of all earlier writes of the pass, in order. The maxima of pinned clusters rise
-        first.
+        Their last write failed, or their HPA has drifted.
         """
+        failed, states = self.previous.course.unconfirmed, self.previous.states
+        ours = (one for one in self.members if one.written and not one.foreign)
+        return {
+            one.cluster: (states.get(one.cluster, NO_STATE).maximum or 0) if one.cluster in failed else 0
+            for one in ours
+            if one.cluster in failed or (one.drift and self.goals[one.cluster] == one.written)
+        }
+
+    def _sent(self, outcomes: Iterable[Outcome]) -> Sent:
+        """The bounds after these outcomes. The maxima of pinned clusters rise first."""
         present = {one.cluster: one.present for one in self.members if not one.lost}
         wanted = {name: self.goals[name] for name, now in present.items() if self.goals[name] != now}
         first = {one.cluster for one in self.members if one.need is not None}
         silent = {one.cluster for one in self.members if not one.answers}
-        again = {name: most for name, most in self._unconfirmed.items() if name not in silent}
-        return next_writes(self.total, present, wanted, outcomes, first, again)
+        again = {name: most for name, most in self._again.items() if name not in silent}
+        # Meanwhile, too, all maxima add up to no more than this.
+        total = None if self.rules.policy.copies else self.rules.maximum + max(self.surplus, 0)
+        return Sent(total, present, wanted, outcomes, first, again)
+
+    def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
+        """Returns the writes that may be sent now, all at once; none when the pass has ended.
+
+        `outcomes` are those of all earlier writes of the pass, in order.
+        """
+        return self._sent(outcomes).next()
+
+    def all_writes(self) -> tuple[SetBounds, ...]:
+        """Returns all writes of the pass in order, if each succeeds."""
+        writes: tuple[SetBounds, ...] = ()
+        while batch := self.next_writes([Outcome(write=one, result=Result.CONFIRMED) for one in writes]):
+            writes += batch
+        return writes
 
     def after(self, outcomes: Sequence[Outcome]) -> Previous:
         """Returns what is to be remembered after these outcomes.
@@ -87,30 +103,18 @@ class Plan:
         An unknown outcome counts with the higher maximum, because the member may have it. After a failure the
         next pass writes every difference, and these clusters in any case.
         """
-        unconfirmed = self._unconfirmed
-        maxima = {name: max(_most(now), unconfirmed.get(name, 0)) for name, now in self.present.items()}
-        failed = set(unconfirmed)
-        for outcome in outcomes:
-            if not isinstance(outcome.write, SetBounds):
-                continue
-            cluster, after = outcome.write.cluster, _most(outcome.write.after)
-            if outcome.result is Result.CONFIRMED:
-                maxima[cluster] = after
-                failed.discard(cluster)
-                continue
-            failed.add(cluster)
-            if outcome.result is Result.UNKNOWN:
-                maxima[cluster] = max(maxima.get(cluster, 0), after)
-        lost = {one.cluster for one in self.members if one.lost}
-        states = {
-            name: state if name in lost else structs.replace(state, maximum=maxima.get(name, 0) or None)
-            for name, state in self.left.states.items()
-        }
-        confirmed = all(outcome.result is Result.CONFIRMED for outcome in outcomes)
+        sent = self._sent(outcomes)
+        maxima, waits = sent.maxima, self._again.keys() & set(self.previous.course.unconfirmed)
         return Previous(
-            states=states,
-            course=structs.replace(self.left.course, unconfirmed=tuple(sorted(failed))),
-            assigned_for=self.left.assigned_for if confirmed else self.previous.assigned_for,
+            # A lost cluster is not among those that are written.
+            states={
+                name: structs.replace(state, maximum=maxima[name] or None) if name in maxima else state
+                for name, state in self.left.states.items()
+            },
+            course=structs.replace(
+                self.left.course, unconfirmed=tuple(sorted(sent.failed | (waits - sent.clusters)))
+            ),
+            assigned_for=self.previous.assigned_for if sent.failed else self.left.assigned_for,
         )
 
 

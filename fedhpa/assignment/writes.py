@@ -45,18 +45,14 @@ class SetScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetBounds:
-    """One change of a member HPA. Without `before` it is created, without `after` it is deleted."""
+    """One write of a member HPA. Without `before` it is created, without `after` it is deleted.
+
+    The same bounds in both write its whole spec again.
+    """
 
     cluster: str
     before: Bounds | None
     after: Bounds | None
-
-
-@dataclass(frozen=True, slots=True)
-class RepairHpa:
-    """Writes the spec of a member HPA again, with the bounds that it has."""
-
-    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class RemoveHpa:
     cluster: str
 
 
-Write: TypeAlias = SetScale | SetBounds | RepairHpa | RemoveHpa
+Write: TypeAlias = SetScale | SetBounds | RemoveHpa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,66 +100,65 @@ def next_scales(
     return ()
 
 
-def next_writes(
-    total: int | None,
-    present: Mapping[str, Bounds | None],
-    wanted: Mapping[str, Bounds | None],
-    outcomes: Iterable[Outcome] = (),
-    first: Collection[str] = (),
-    unconfirmed: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[SetBounds, ...]:
-    """Returns the writes that may be sent now, all at once; none when the pass has ended.
+class Sent:
+    """The bounds as far as they are known after the writes of a pass so far, and which may be sent next.
 
     `total` is the FederatedHPA's maximum, None under Duplicated. `present` are all bounds when the pass
     began; clusters that are not in `wanted` keep theirs. `outcomes` are those of all earlier writes of the
     pass, in order. A cluster with a failed write is left to the next pass. Where room is scarce, the maxima
     of the `first` clusters rise first.
 
-    `unconfirmed` are clusters with a failed write of an earlier pass, with the highest maximum that it may
-    still bring. They are written again also where the wanted bounds are the present ones, because a Work on
-    the hub may have others.
+    `again` are clusters that are written also where the wanted bounds are the present ones, because a Work on
+    the hub may have others, or the HPA has drifted. Its value is the highest maximum that a failed write of
+    an earlier pass may still bring.
     """
-    state = _Pass(total, present, wanted, tuple(outcomes), first, unconfirmed)
-    return state.lowered_maxima() or state.written_again() or state.raised() or state.lowered_minima()
-
-
-class _Pass:
-    """The bounds as far as they are known after some writes. A missing HPA has the bounds 0 and 0."""
 
     def __init__(
         self,
         total: int | None,
         present: Mapping[str, Bounds | None],
         wanted: Mapping[str, Bounds | None],
-        outcomes: Sequence[Outcome],
-        first: Collection[str],
-        unconfirmed: Mapping[str, int],
+        outcomes: Iterable[Outcome] = (),
+        first: Collection[str] = (),
+        again: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._total, self._first = total, first
+        # A missing HPA has the bounds 0 and 0.
         self._now = {cluster: present.get(cluster) or _NONE for cluster in sorted({*present, *wanted})}
         # Of an unknown outcome the worse is assumed: the higher maximum, and either minimum.
         self._most, self._least = dict(self._now), dict(self._now)
-        for cluster, most in unconfirmed.items():
+        for cluster, most in again.items():
             if cluster in self._most:
                 self._most[cluster] = _both(max, self._now[cluster], Bounds(minimum=0, maximum=most))
-        outcomes = [one for one in outcomes if isinstance(one.write, SetBounds)]
-        sent = {outcome.write.cluster for outcome in outcomes}
-        self._again = [cluster for cluster in unconfirmed if cluster in self._now and cluster not in sent]
-        failed = set()
+        self.clusters, self.failed = set[str](), set[str]()
         for outcome in outcomes:
-            assert isinstance(outcome.write, SetBounds)
+            if not isinstance(outcome.write, SetBounds):
+                continue
             cluster, after = outcome.write.cluster, outcome.write.after or _NONE
+            self.clusters.add(cluster)
             if outcome.result is Result.CONFIRMED:
                 self._now[cluster] = self._most[cluster] = self._least[cluster] = after
                 continue
-            failed.add(cluster)
+            self.failed.add(cluster)
             if outcome.result is Result.UNKNOWN:
                 self._most[cluster] = _both(max, self._most[cluster], after)
                 self._least[cluster] = _both(min, self._now[cluster], after)
+        self._again = [name for name in again if name in self._now and name not in self.clusters]
         self._goals = {
-            cluster: bounds or _NONE for cluster, bounds in sorted(wanted.items()) if cluster not in failed
+            cluster: bounds or _NONE
+            for cluster, bounds in sorted(wanted.items())
+            if cluster not in self.failed
         }
         self._wanted = wanted
+
+    @property
+    def maxima(self) -> dict[str, int]:
+        """The highest maximum that each cluster may have now."""
+        return {cluster: bounds.maximum for cluster, bounds in self._most.items()}
+
+    def next(self) -> tuple[SetBounds, ...]:
+        """Returns the writes that may be sent now, all at once; none when the pass has ended."""
+        return self.lowered_maxima() or self.written_again() or self.raised() or self.lowered_minima()
 
     def lowered_maxima(self) -> tuple[SetBounds, ...]:
         """Returns the writes that lower a maximum, and the minimum with it if no other has to rise before."""

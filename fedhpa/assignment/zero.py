@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from fedhpa.api.assignment_policies import PRIORITY
-from fedhpa.assignment.clusters import Member, Rules, lowest
-from fedhpa.assignment.division import in_order
-from fedhpa.assignment.state import NO_STATE, ClusterState, States
+from fedhpa.assignment.clusters import NO_STATE, ClusterState, Member, Rules, States, lowest
+from fedhpa.assignment.division import in_order, weights_of
 
 # A cluster goes to 0 if the others could have run its load for this long without a break.
 _WAIT_SECONDS: Final = 5 * 60
@@ -36,7 +35,7 @@ def zero(
     found = dict(states)
     members = [one for one in members if one.has_hpa and not one.lost and not one.foreign]
     zeroed = {one.cluster for one in members if states.get(one.cluster, NO_STATE).zero_since is not None}
-    if not rules.scales_to_zero or not rules.assists:
+    if not rules.scales_to_zero:
         for name in zeroed:
             found[name] = replace(found[name], zero_since=None, idle_since=None)
         return Zeroed(found, [])
@@ -100,13 +99,7 @@ def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member
     if any(one.load is None or one.membership for one in running):
         return ""
     need = math.ceil(sum((one.load or Fraction(0) for one in running), Fraction(0)))
-    if rules.policy.preference == PRIORITY:
-        weights = {one.cluster: one.priority for one in running}
-    elif rules.policy.by_capacity:
-        weights = {one.cluster: one.rank for one in running}
-    else:
-        weights = {one.cluster: one.weight for one in running}
     named = {one.cluster: one for one in running}
-    last = in_order(weights, rules.uid)[-1]
+    last = in_order(weights_of(named, rules.policy), rules.uid)[-1]
     others = sum(one.running for one in running if one.cluster != last)
     return last if named[last].minimum and max(need, rules.minimum) <= others else ""

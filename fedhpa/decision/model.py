@@ -18,7 +18,6 @@ from fedhpa.assignment import (
     Outcome,
     Plan,
     RemoveHpa,
-    RepairHpa,
     Result,
     SetBounds,
     Write,
@@ -182,8 +181,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `unready` says that pods become ready in no cluster; "" if some do.
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, and `hpa_writes` are all its
-    writes in order if each succeeds. `repairs` maps clusters to fields of their HPA that are not as they
-    should be. `removals` are clusters that are no longer selected and lose our HPA.
+    writes in order if each succeeds. `removals` are clusters that are no longer selected and lose our HPA.
     `changes` names every write of the pass for people, also those that a dry run only shows.
     """
 
@@ -218,7 +216,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     bounds: tuple[MemberBounds, ...] = ()
     plan: Plan | None = None
     hpa_writes: tuple[SetBounds, ...] = ()
-    repairs: Mapping[str, tuple[str, ...]] = {}
     removals: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
 
@@ -239,7 +236,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return next_scales(wanted, present, outcomes, moves=self.moves)
 
     def _next_of_pass(self, present: Mapping[str, int], outcomes: Sequence[Outcome]) -> tuple[Write, ...]:
-        """The next writes of mode Distributed: what leaves, then bounds, repairs and scales."""
+        """The next writes of mode Distributed: what leaves, then bounds and scales."""
         results = {(type(one.write), one.write.cluster): one.result for one in outcomes}
         failed = {one.write.cluster for one in outcomes if one.result is not Result.CONFIRMED}
         batch: tuple[Write, ...] = ()
@@ -252,11 +249,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
                 if name not in failed and (RemoveHpa, name) not in results
             )
             batch = batch or self.plan.next_writes(outcomes)
-        batch = batch or tuple(
-            RepairHpa(name)
-            for name in self.repairs
-            if not {(SetBounds, name), (RepairHpa, name)} & results.keys()
-        )
         if batch or self.plan is None:
             return batch
         # A cluster whose HPA was not written waits for the next pass.

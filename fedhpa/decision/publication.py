@@ -37,7 +37,7 @@ def publication_of(
     """
     members: dict[str, ClusterMembership] = {}
     if not context.spec.publish:
-        # What was published is removed, until that is done.
+        # A placement that was published is removed, until that is done.
         if given.outcome is None or not given.outcome.removed:
             return PublishPlacement(), members
         context.builder.forget(PUBLISHED)

@@ -15,7 +15,7 @@ from fedhpa.kube.mapping import ApiGroup, Resource, ResourceMapper, group_path, 
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.records import Change, Key
 from fedhpa.kube.reflector import Reflector
-from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
+from fedhpa.kube.responses import FORBIDDEN, MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
 from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
@@ -30,6 +30,8 @@ from fedhpa.kube.supervision import (
 )
 from fedhpa.kube.supervision import TASKS as KUBE_TASKS
 from fedhpa.kube.writes import (
+    delete_if_there,
+    get_if_there,
     get_scale,
     patch_finalizers,
     patch_status,

@@ -118,6 +118,31 @@ async def patch_finalizers(
     return await patch_with_retry(client, path, known, patch, manager=manager, deadline=deadline)
 
 
+async def get_if_there(
+    client: ApiClient, path: str, *, deadline: float | None = None
+) -> dict[str, Any] | None:
+    """Returns an object as decoded JSON; None if there is none. Raises ApiError."""
+    try:
+        return await client.get_json(path, deadline=deadline)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return None
+
+
+async def delete_if_there(
+    client: ApiClient, path: str, *, only: Mapping[str, str] | None = None, deadline: float | None = None
+) -> bool:
+    """Deletes an object, as `ApiClient.delete`. Returns False if there is none. Raises ApiError."""
+    try:
+        await client.delete(path, only=only, deadline=deadline)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return False
+    return True
+
+
 async def get_scale(client: ApiClient, path: str, *, deadline: float | None = None) -> Scale:
     """Returns the scale subresource of the object at `path` (without /scale)."""
     return await client.get(f"{path}/scale", Scale, deadline=deadline)

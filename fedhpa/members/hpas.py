@@ -1,6 +1,7 @@
 """The HorizontalPodAutoscalers of the members, from one watch per member, for mode Distributed.
 
-The watch covers all namespaces. Of an HPA that is not ours only its identity, target and bounds are kept.
+The watch covers all namespaces. Of an HPA that is not ours only its identity, target and bounds are kept. An
+error becomes the reason in the reading of a cluster, never a missing HPA.
 
 The watch lags behind writes. After a write, the HPA is read from the server until the watch has reached the
 version that was read, so that no pass uses bounds from before the last write.
@@ -9,12 +10,14 @@ version that was read, so that no pass uses bounds from before the last write.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
-from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, HpaSpec, MemberHpa, served_version
-from fedhpa.kube import NOT_FOUND, ApiGroup, Key, Reflector, resource_path
+from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, V2, HpaSpec, MemberHpa, served_version
+from fedhpa.decision import Failure
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiGroup, Key, Reflector, contain_each, resource_path
 from fedhpa.members.member import Member
 from fedhpa.members.watches import WatchCache, is_at_least
 
@@ -24,10 +27,33 @@ VERSION_SECONDS: Final = 300.0
 # Writes whose HPA the watch has not reached yet. The oldest are forgotten first; they are only read again.
 MAX_NOTED: Final = 10_000
 
+# The watches of all members are checked so often, because each object asks for all of them. A watch with a
+# problem is used for longer than that (`STALE_SECONDS`).
+CHECKED_SECONDS: Final = 1.0
+
 # The generation of a member's client, until when its version counts, and the version.
 _NO_VERSION: Final = (-1, 0.0, "")
 
 _Place = tuple[Member, int, str, str]
+
+_RIGHT: Final = f"list and watch {PLURAL} of API group autoscaling"
+
+
+def forbidden_in_member(right: str, error: str) -> str:
+    """Returns why a member does not answer that forbids a read."""
+    return f"the controller may not {right} in this cluster (HTTP 403: {error})"
+
+
+class HpaReading(NamedTuple):
+    """The HPA of one cluster, None without one, or why it could not be read, and the version served there."""
+
+    hpa: MemberHpa | Failure | None
+    api_version: str = V2
+
+    @property
+    def ours(self) -> bool:
+        """True if the cluster has an HPA that we created."""
+        return isinstance(self.hpa, MemberHpa) and self.hpa.ours
 
 
 class HpaCache:
@@ -44,6 +70,8 @@ class HpaCache:
             version: WatchCache(version, PLURAL, MemberHpa, _record, clock=clock) for version in API_VERSIONS
         }
         self._versions: dict[Member, tuple[int, float, str]] = {}
+        # When the watches were checked last, and those that were up to date, with generation and version.
+        self._checked: tuple[float, dict[Member, tuple[int, Reflector[MemberHpa], str]]] = (-inf, {})
         # The resourceVersion that the watch must reach; None before the HPA was read after its write.
         self._newest: dict[_Place, str | None] = {}
 
@@ -75,23 +103,73 @@ class HpaCache:
         self._versions[member] = (generation, self.clock() + VERSION_SECONDS, found)
         return found
 
-    def cached(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str] | None:
-        """Returns what `read` would return without a request; None if a request is needed."""
-        found = self.of_available(member, (namespace, name), self.clock())
-        return None if member.unavailable() is not None else found
-
-    def of_available(self, member: Member, key: Key, now: float) -> tuple[MemberHpa | None, str] | None:
-        """As `cached` at `now`, by namespace and name, if the member is known to be available."""
+    def watching(self, member: Member, now: float) -> Reflector[MemberHpa] | None:
+        """Returns the watch of an available member if it is up to date at `now`; else None."""
         generation, until, version = self._versions.get(member, _NO_VERSION)
         if generation != member.client.generation or now >= until:
             return None
-        reflector = self._collections[version].of_available(member, "", now)
-        if reflector is None or (self._newest and not self._has_reached(reflector, member, *key)):
+        return self._collections[version].of_available(member, "", now)
+
+    def cached(self, member: Member, namespace: str, name: str) -> HpaReading | None:
+        """Returns what `read` would return without a request; None if a request is needed."""
+        found = self._of_available(self._usable(), member, (namespace, name))
+        return None if member.unavailable() is not None else found
+
+    def _usable(self) -> Mapping[Member, tuple[int, Reflector[MemberHpa], str]]:
+        now, (at, found) = self.clock(), self._checked
+        if not 0 <= now - at < CHECKED_SECONDS:
+            found = {}
+            for member, (generation, _, version) in self._versions.items():
+                if (reflector := self.watching(member, now)) is not None:
+                    found[member] = generation, reflector, version
+            self._checked = now, found
+        return found
+
+    def _of_available(
+        self, usable: Mapping[Member, tuple[int, Reflector[MemberHpa], str]], member: Member, key: Key
+    ) -> HpaReading | None:
+        known = usable.get(member)
+        if known is None or known[0] != member.client.generation:
+            return None
+        _, reflector, version = known
+        if self._newest and not self._has_reached(reflector, member, *key):
             return None
         hpa = reflector.get(key)
-        return None if hpa is None else hpa.seen_by(self.hub), version
+        return HpaReading(None if hpa is None else hpa.seen_by(self.hub), version)
 
-    async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
+    async def read_all(
+        self, members: Mapping[str, Member], names: Iterable[str], key: Key
+    ) -> dict[str, HpaReading]:
+        """Read the HPA of this namespace and name in the named clusters that are registered, all at once."""
+        found: dict[str, HpaReading] = {}
+        missing, usable, names = [], self._usable(), list(names)
+        for name, member in zip(names, map(members.get, names), strict=True):
+            if member is None:
+                continue
+            if not member.ready:
+                found[name] = HpaReading(Failure(member.state.message or member.state.reason))
+            elif member.client.breaker.reason or (known := self._of_available(usable, member, key)) is None:
+                missing.append(name)
+            else:
+                found[name] = known
+
+        async def read(name: str) -> HpaReading:
+            try:
+                return await self.read(members[name], *key)
+            except (ApiError, MemberUnavailable) as error:
+                reason = error.reason if isinstance(error, MemberUnavailable) else str(error)
+                # The watch keeps only the text of a refusal.
+                refused = "forbidden" in reason or getattr(error, "status", 0) == FORBIDDEN
+                return HpaReading(Failure(forbidden_in_member(_RIGHT, reason) if refused else reason))
+
+        if missing:
+            about = {"namespace": key[0], "name": key[1]}
+            found |= await contain_each(
+                "read-member-hpa", missing, read, lambda reason: HpaReading(Failure(reason)), **about
+            )
+        return found
+
+    async def read(self, member: Member, namespace: str, name: str) -> HpaReading:
         """Returns an HPA, None if there is none, and the version that the member serves.
 
         Raises MemberUnavailable if the member is unavailable or its HPAs cannot be watched, and ApiError.
@@ -101,8 +179,10 @@ class HpaCache:
             return found
         version = await self.version(member)
         reflector = await self._collections[version].reflector(member)
+        if member not in self._checked[1]:
+            self._checked = -inf, {}  # its watch is new
         if self._has_reached(reflector, member, namespace, name):
-            return self._seen(reflector.store.get((namespace, name))), version
+            return HpaReading(self._seen(reflector.get((namespace, name))), version)
         path = resource_path(version, PLURAL, namespace, name)
         place = (member, member.client.generation, namespace, name)
         noted = self._newest.get(place)
@@ -113,10 +193,10 @@ class HpaCache:
                 raise
             if (namespace, name) not in reflector.store and self._newest.get(place) == noted:
                 self._newest.pop(place, None)
-            return None, version
+            return HpaReading(None, version)
         if self._newest.get(place) == noted:
             self._newest[place] = hpa.metadata.resourceVersion
-        return self._seen(_record(member.name, hpa)), version
+        return HpaReading(self._seen(_record(member.name, hpa)), version)
 
     def note(self, member: Member, namespace: str, name: str) -> None:
         """Note a write of an HPA, whatever its result."""

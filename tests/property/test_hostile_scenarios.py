@@ -81,8 +81,7 @@ def recorded() -> dict[str, Any]:
         "assignedFor": "0123456789abcdef/10",
         "course": {
             "written": START,
-            "excessSince": START,
-            "stepped": START,
+            "stepAt": START,
             "size": 1,
             "unconfirmed": ["m1"],
         },

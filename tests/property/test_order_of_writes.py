@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.assignment import Bounds
-from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
+from fedhpa.assignment.writes import Outcome, Result, Sent, SetBounds
 
 HPAs = dict[str, Bounds | None]
 
@@ -23,6 +24,11 @@ def most(hpas: HPAs) -> int:
 def least(hpas: HPAs) -> int:
     """Returns the sum of the minima."""
     return sum(bounds.minimum for bounds in hpas.values() if bounds)
+
+
+def next_writes(*args: Any, **more: Any) -> tuple[SetBounds, ...]:
+    """The writes that may be sent now."""
+    return Sent(*args, **more).next()
 
 
 class Fleet:

@@ -22,8 +22,7 @@ def check(world: World, members: list[Member], made: Plan) -> None:
     """I3 and I1 in one pass, by what it read."""
     total = world.previous.assigned_for.partition("/")[2]
     lowered = bool(total) and int(total) != world.rules.maximum
-    since = world.previous.course.excess_since
-    surplus = since is not None and world.now - since >= 10 * MINUTE
+    surplus = (world.previous.course.step_at or world.now + 1) <= world.now
     answering = [one for one in members if one.answers]
     for one in answering:
         goal = made.goals[one.cluster]

@@ -11,14 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from controller.apply.member_hpas import NotOwned
+from controller.apply.member_hpas import NotOwned, WorkWriter, work_path
 from controller.apply.template import RETAIN_LABEL, Bound, WithMetadata, hold, release
-from controller.apply.works import WorkWriter, work_path
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, OWNER, V2, MemberHpa, Owner, wanted_spec
 from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.members import Member
-from fedhpa.members.hpas import HpaCache
+from fedhpa.members.hpas import HpaCache, HpaReading
 from testbed.real.controlplane import ControlPlane
 from testbed.stage.api import has_condition
 from testbed.stage.runs import Run
@@ -75,13 +74,13 @@ class AppliedAtOnce(HpaCache):
     def note(self, member: Member, namespace: str, name: str) -> None:
         self.exists = True
 
-    async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
+    async def read(self, member: Member, namespace: str, name: str) -> HpaReading:
         if not self.exists:
-            return None, V2
+            return HpaReading(None)
         work = await self._hub.get_json(work_path("m1", KEY))
         if work["metadata"].get("deletionTimestamp"):
-            return None, V2
-        return convert_json(work["spec"]["workload"]["manifests"][0], MemberHpa), V2
+            return HpaReading(None)
+        return HpaReading(convert_json(work["spec"]["workload"]["manifests"][0], MemberHpa))
 
 
 async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:

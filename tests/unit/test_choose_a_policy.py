@@ -14,7 +14,7 @@ from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, AssignmentPolicy
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.assignment import Member, Rules
-from fedhpa.assignment.initial import initial
+from fedhpa.assignment.minima import initial
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "choose-a-policy.md").read_text(encoding="utf-8")
 MANIFESTS: dict[str, Any] = {

@@ -18,7 +18,7 @@ from fedhpa.api.assignment_policies import (
     AssignmentPolicy,
 )
 from fedhpa.assignment import Member
-from fedhpa.assignment.state import ClusterState, States
+from fedhpa.assignment.clusters import ClusterState, States
 from fedhpa.assignment.zero import Zeroed, zero
 from tests.support.distributed import NOW, rules
 from tests.support.distributed import member as of

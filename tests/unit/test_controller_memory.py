@@ -319,7 +319,7 @@ def test_a_step_of_the_clock_moves_all_times_of_the_state() -> None:
         absences={"m1": Absence(NOW, NOW, 1.0, NOW)},
         rebalance=rebalance,
         clusters={"m1": cluster, "m2": ClusterMemory()},
-        course=Course(written=NOW, excess_since=NOW, stepped=NOW, size=4),
+        course=Course(written=NOW, step_at=NOW, size=4),
         awaited={"m3": Awaited(NOW)},
         resets=Resets((NOW, NOW), SizeChange(1, 2)),
         history=History((Recommendation(NOW, 4),), (ScaleEvent(NOW, 1),)),

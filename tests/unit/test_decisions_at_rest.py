@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fedhpa.decision import Decision, SeenMembers, decide, decode_scenario
-from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, scenario
+from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, preferences, scenario
 
 
 class Reconciles:
@@ -60,6 +60,31 @@ def test_the_time_of_the_last_answers_in_the_status_is_no_change() -> None:
     raw = {**raw, "federatedHPA": {**raw["federatedHPA"], "status": status}}
 
     assert run.after(30, raw).plan is first.plan
+
+
+def test_a_cluster_without_an_hpa_rests() -> None:
+    """maxReplicas is too small for the third cluster, and nobody needs it."""
+    first = scenario(federated(1, 2), cluster("a", 1), cluster("b", 1), cluster("c", 0))
+    run = Reconciles(assigned(assigned(first)))
+    before = run.after(15)
+
+    assert {share.cluster: share.max_replicas for share in before.bounds}["c"] == 0
+    assert run.after(30).plan is before.plan
+
+
+def test_a_need_ends_the_rest_of_a_cluster_without_an_hpa() -> None:
+    """It gets an HPA in the reconcile that sees the need of a cluster at its threshold."""
+    wishes = preferences("autoscalingMaxThreshold", {"a": 2, "b": 2})
+    rules = federated(2, 10, wishes=wishes)
+    rules["spec"]["federatedHPAAssignment"]["minimumPolicy"] = "Exact"
+    raw = assigned(assigned(scenario(rules, cluster("a", 1), cluster("b", 1), cluster("c", 0))))
+    run = Reconciles(raw)
+    first, second = run.after(15), run.after(30)
+    two = {"specReplicas": 2, "statusReplicas": 2, "selector": "app=web"}
+    made = run.after(45, assigned(raw, a={"hpa": hpa(1, 2, 2, 100), "scale": two}))
+
+    assert second.plan is first.plan
+    assert [write.cluster for write in made.hpa_writes if write.before is None] == ["c"]
 
 
 def test_a_period_ends_the_rest() -> None:

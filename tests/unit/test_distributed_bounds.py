@@ -18,8 +18,8 @@ from fedhpa.api.assignment_policies import (
 from fedhpa.assignment import Member, Rules
 from fedhpa.assignment.divide import Division
 from fedhpa.assignment.divide import divide as divide_by
-from fedhpa.assignment.initial import Initial, Preference, assigned_for
-from fedhpa.assignment.initial import initial as initial_of
+from fedhpa.assignment.minima import Initial, Preference, assigned_for
+from fedhpa.assignment.minima import initial as initial_of
 from tests.support.distributed import member as m
 from tests.support.distributed import named
 

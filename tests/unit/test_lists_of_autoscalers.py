@@ -6,7 +6,12 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import structlog
+
 from controller.federatedhpa.competition import KEEP_SECONDS, CompetingAutoscalers
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, HpaSpec, MemberHpa
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube.records import Store
 
 
 class Server:
@@ -59,3 +64,38 @@ async def test_lists_that_nobody_asks_for_go() -> None:
     await found.settle()
 
     assert len(found) == 2
+
+
+def member_hpa(name: str, **labels: str) -> MemberHpa:
+    """An HPA of the Deployment web."""
+    metadata = ObjectMeta(name=name, namespace="shop", labels=labels)
+    return MemberHpa(metadata, HpaSpec(scaleTargetRef=scaler("shop")["spec"]["scaleTargetRef"]))
+
+
+async def test_a_watched_cluster_is_never_listed() -> None:
+    """An HPA that appears, or is deleted, is noticed after a minute without a request to the member."""
+    hub, member, now = Server(), Server(), 0.0
+    store: Store[MemberHpa] = Store(structlog.get_logger())
+    store.put(("shop", "web"), member_hpa("web", **{MANAGED_BY: MANAGER}))
+    watched: Any = SimpleNamespace(store=store.view, subscribe=store.subscribe, derived=None)
+    autoscalers = CompetingAutoscalers(clock=lambda: now)
+
+    def find() -> tuple[str, ...]:
+        clients: Any = {"m1": member}
+        return autoscalers.find(scaler("shop"), hub, clients, watch={"m1": watched}.get)  # type: ignore[arg-type]
+
+    first = find()
+    await autoscalers.settle()
+    store.put(("shop", "theirs"), member_hpa("theirs"))
+    within_a_minute = find()
+    now = KEEP_SECONDS + 1
+    later = find()
+    store.put(("shop", "theirs"), None)
+    now = 2 * KEEP_SECONDS + 2
+
+    assert (first, within_a_minute) == ((), ())
+    assert later == ("HorizontalPodAutoscaler shop/theirs in m1",)
+    assert find() == ()
+    assert autoscalers.has_ours(("shop", "web"), ["m1"])
+    assert member.lists == 0
+    await autoscalers.end()

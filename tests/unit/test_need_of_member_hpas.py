@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedhpa.api.member_hpas import HpaSpec, MemberHpa
 from fedhpa.api.times import format_time
 from fedhpa.assignment.member_hpa import HpaReport, report_of
 from tests.support.distributed import NOW
@@ -41,8 +42,16 @@ def hpa(metrics: Any, values: Any, conditions: Any = None, **status: Any) -> dic
 
 def report(found: Any) -> HpaReport:
     """The report of an HPA, from any status that a member sends."""
-    spec, status = (found.get(part) if isinstance(found, dict) else found for part in ("spec", "status"))
-    return report_of(spec.get("metrics") if isinstance(spec, dict) else spec, status)
+    parts: list[Any] = [found.get(part) if isinstance(found, dict) else found for part in ("spec", "status")]
+    spec, status = parts
+    metrics = spec.get("metrics") if isinstance(spec, dict) else spec
+    return report_of(MemberHpa(spec=HpaSpec(metrics=metrics), status=status))
+
+
+def limited_for(found: Any) -> float | None:
+    """For how many seconds it has been limited."""
+    since = report(found).limited_since
+    return None if since is None else max(NOW - since, 0.0)
 
 
 def test_the_load_is_what_would_keep_usage_at_target() -> None:
@@ -69,15 +78,15 @@ def test_the_highest_metric_counts() -> None:
 )
 def test_a_cluster_without_the_limit_is_not_pinned(conditions: list[Any]) -> None:
     """ScalingLimited is True for other reasons, too."""
-    assert report(hpa([cpu(50)], [cpu_now(75)], conditions)).limited_for(NOW) is None
+    assert limited_for(hpa([cpu(50)], [cpu_now(75)], conditions)) is None
 
 
 def test_the_clock_is_the_later_of_condition_and_scaling() -> None:
     """The condition keeps its time between its reasons, and without any time the clock is infinite."""
-    assert report(hpa([], [], [limited(NOW - 60)])).limited_for(NOW) == 60
-    assert report(hpa([], [], [limited()], lastScaleTime=format_time(NOW - 30))).limited_for(NOW) == 30
-    assert report(hpa([], [], [limited(None)])).limited_for(NOW) == float("inf")
-    assert report(hpa([], [], [limited(NOW + 3600)])).limited_for(NOW) == 0
+    assert limited_for(hpa([], [], [limited(NOW - 60)])) == 60
+    assert limited_for(hpa([], [], [limited()], lastScaleTime=format_time(NOW - 30))) == 30
+    assert limited_for(hpa([], [], [limited(None)])) == float("inf")
+    assert limited_for(hpa([], [], [limited(NOW + 3600)])) == 0
 
 
 def test_values_of_an_hpa_that_cannot_compute_are_old() -> None:
@@ -95,8 +104,8 @@ def test_the_load_needs_every_metric() -> None:
     }
     half = hpa([cpu(50), memory], [cpu_now(75)])
 
-    assert report(half).load(4) is None
-    assert report(half).load(4, known=True) == 6
+    assert not report(half).complete
+    assert report(half).load(4) == 6
 
 
 def test_a_value_of_another_metric_is_no_value() -> None:
@@ -114,7 +123,7 @@ def test_a_value_of_another_metric_is_no_value() -> None:
         "containerResource": {"name": "cpu", "container": "log", "current": {"averageUtilization": 90}},
     }
 
-    assert report(hpa([container], [other])).load(4, known=True) is None
+    assert report(hpa([container], [other])).load(4) is None
 
 
 @pytest.mark.parametrize(
@@ -133,6 +142,6 @@ def test_odd_values_are_unknown(odd: Any) -> None:
         odd,
         {"spec": odd, "status": odd},
     ):
-        load, limited_seconds = report(one).load(4), report(one).limited_for(NOW)
+        load, limited_seconds = report(one).load(4), limited_for(one)
         assert load is None or 0 <= load < 2**31
         assert limited_seconds is None or limited_seconds >= 0

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedhpa.assignment import Bounds
-from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
+from fedhpa.assignment.writes import Outcome, Result, Sent, SetBounds
 
 Pairs = dict[str, tuple[int, int] | None]
 Step = dict[str, tuple[int, int] | None]
+
+
+def next_writes(*args: Any, **more: Any) -> tuple[SetBounds, ...]:
+    """The writes that may be sent now."""
+    return Sent(*args, **more).next()
 
 
 def bounds(pairs: Pairs) -> dict[str, Bounds | None]:
@@ -137,13 +144,13 @@ def test_duplicated_has_no_total() -> None:
 def test_room_that_a_late_write_may_take_is_not_given_away() -> None:
     """The unconfirmed raise to 8 counts until the present bounds are confirmed."""
     present, wanted = bounds({"a": (1, 4), "b": (1, 4)}), bounds({"b": (1, 8)})
-    (again,) = next_writes(12, present, wanted, unconfirmed={"a": 8})
+    (again,) = next_writes(12, present, wanted, again={"a": 8})
     failed = [Outcome(write=again, result=Result.UNKNOWN)]
     done = [Outcome(write=again, result=Result.CONFIRMED)]
-    (raised,) = next_writes(12, present, wanted, done, unconfirmed={"a": 8})
+    (raised,) = next_writes(12, present, wanted, done, again={"a": 8})
 
     assert (again.cluster, again.after) == ("a", Bounds(minimum=1, maximum=4))
-    assert next_writes(12, present, wanted, failed, unconfirmed={"a": 8}) == ()
+    assert next_writes(12, present, wanted, failed, again={"a": 8}) == ()
     assert (raised.cluster, raised.after) == ("b", Bounds(minimum=1, maximum=8))
 
 

@@ -11,8 +11,8 @@ from msgspec import structs
 from fedhpa.api.assignment_policies import DUPLICATED, PRIORITIZED
 from fedhpa.api.hold import DOWN, Hold
 from fedhpa.assignment import (
+    NO_STATE,
     Bounds,
-    ClusterState,
     Course,
     Member,
     Outcome,
@@ -51,7 +51,7 @@ def test_the_first_pass_assigns_all_bounds_and_starts_empty_clusters() -> None:
 
     assert bounds(made) == [(3, 10)] * 4
     assert made.scales == {"m4": 3}
-    assert made.total is None
+    assert made.surplus == 0
     assert [step.step for step in made.steps] == ["initial"]
 
 
@@ -89,12 +89,20 @@ def test_a_cluster_that_was_away_gets_its_first_bounds_when_it_answers() -> None
         members = named([hpa(None, 2), unable])
         first = plan(rules(), members, FRESH, NOW)
         members = [applied(members, first)[0], *named([hpa(None, 2), hpa(None, unable.running)])[1:]]
-        second = plan(rules(), members, first.left, NOW + MINUTE)
+        second = plan(rules(assigned_for="m1 and m2"), members, first.left, NOW + MINUTE)
 
         assert first.goals["m1"] is not None
-        assert first.left.states["m2"].waits
+        assert first.left.states["m2"] == NO_STATE
         assert second.goals["m2"] is not None
-        assert second.steps[0].reason.startswith("m2: can be written for the first time")
+
+
+def test_copies_above_the_maximum_are_no_surplus() -> None:
+    """Under Duplicated each cluster may run all of maxReplicas, so nothing waits to go."""
+    members = named([hpa((1, 12), 9), hpa((1, 12), 8)])
+    made = plan(rules(policy=DUPLICATED), members, assigned(members), NOW)
+
+    assert made.steps[0].reason == "no cluster asks for another division, so the bounds stay"
+    assert not made.left.course.is_busy
 
 
 # -- quiet ---------------------------------------------------------------------------------------------------
@@ -270,7 +278,7 @@ def test_a_cluster_whose_hpa_is_not_ours_counts_what_it_runs() -> None:
 
     assert bounds(made)[0] == (1, 9)
     assert made.goals["m2"] == made.present["m2"] == Bounds(minimum=0, maximum=3)
-    assert made.left.states["m2"] == ClusterState(waits=True)
+    assert made.left.states["m2"] == NO_STATE
     assert made.scales == {}
 
 
@@ -327,7 +335,7 @@ def test_maxima_above_the_maximum_follow_what_runs() -> None:
 def test_idle_replicas_of_a_surplus_go_first() -> None:
     """A cluster whose metrics ask for less than it runs gives before one that needs all."""
     members = named([hpa((1, 10), 10, now=6), hpa((1, 10), 10, back=True)])
-    course = Course(written=NOW, excess_since=NOW - 10 * MINUTE)
+    course = Course(written=NOW, step_at=NOW)
     made = plan(rules(16), members, assigned(members, 16, course=course), NOW)
 
     assert maxima(made) == [9, 10]
@@ -518,11 +526,3 @@ def test_every_step_has_a_reason() -> None:
 
     assert [step.step for step in made.steps] == ["distribute", "zero"]
     assert all(step.reason for step in made.steps)
-
-
-def test_a_state_counts_times_of_the_future_as_now() -> None:
-    """The clock of a former leader may have been ahead."""
-    state = ClusterState(minimum=1, maximum=2, zero_since=NOW + 99)
-
-    assert state.at(NOW).zero_since == NOW
-    assert Course(written=NOW + 5).at(NOW).written == NOW

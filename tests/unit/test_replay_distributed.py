@@ -115,6 +115,22 @@ def test_a_pass_over_its_own_result_writes_nothing() -> None:
     assert again["record"]["assignedFor"] == replayed(raw)["record"]["assignedFor"]
 
 
+def test_a_cluster_that_was_away_from_the_beginning_gets_its_part_when_it_answers() -> None:
+    """It becomes a candidate then, so minReplicas is divided anew."""
+    away = {**cluster("c", 0), "ready": False, "error": "no answer"}
+    first = scenario(federated(3, 12), cluster("a", 4), cluster("b", 2), away)
+    answer = replayed(first)
+    back = copy.deepcopy(first)
+    carry_on(back, answer)
+    for each in back["clusters"][:2]:
+        each["hpa"] = hpa(*bounds(answer)[each["name"]], each["scale"]["specReplicas"])
+    back["clusters"][2] = cluster("c", 0)
+    got = bounds(replayed(back))
+
+    assert "c" not in {each["cluster"] for each in answer["writes"]}
+    assert got["c"][0] == 1
+
+
 def test_a_pinned_cluster_gets_what_another_does_not_run() -> None:
     """As example 16: 12 over three equal clusters, one is pinned. Maxima fall before others rise."""
     raw = scenario(federated(3, 12), cluster("a", 4), cluster("b", 1), cluster("c", 2))

@@ -8,8 +8,8 @@ import pytest
 from fedhpa.assignment import ClusterState, Course
 from tests.support.distributed import NOW
 
-FULL = ClusterState(minimum=1, floor=3, maximum=2, lost=True, waits=True, zero_since=NOW, idle_since=NOW)
-COURSE = Course(written=NOW, excess_since=NOW, stepped=NOW, size=4, unconfirmed=("m1",))
+FULL = ClusterState(minimum=1, floor=3, maximum=2, lost=True, zero_since=NOW, idle_since=NOW)
+COURSE = Course(written=NOW, step_at=NOW, size=4, unconfirmed=("m1",))
 
 
 @pytest.mark.parametrize("full", [FULL, COURSE], ids=["cluster", "course"])
@@ -25,15 +25,6 @@ def test_every_field_is_stored(full: msgspec.Struct) -> None:
 def test_a_cluster_has_at_most_eight_fields() -> None:
     """Each field is one more thing that can be wrong after a restart. `holds_hpa` stands beside them."""
     assert len(ClusterState.__struct_fields__) + len(("holds_hpa",)) <= 8
-
-
-def test_times_from_a_leader_whose_clock_was_ahead_count_as_now() -> None:
-    """Nothing waits for a time of the future."""
-    earlier = FULL.at(NOW - 100)
-
-    assert (earlier.zero_since, earlier.idle_since) == (NOW - 100,) * 2
-    assert FULL.at(NOW) is FULL
-    assert COURSE.at(NOW - 100).excess_since == NOW - 100
 
 
 def test_a_state_of_another_release_is_read() -> None:

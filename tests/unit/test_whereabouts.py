@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from controller.distributed.hpa_reader import forbidden_in_member
 from controller.federatedhpa.workload_search import (
     Search,
     forbidden_on_hub,
@@ -14,6 +13,7 @@ from controller.federatedhpa.workload_search import (
     missing_on_hub,
     no_candidates,
 )
+from fedhpa.members.hpas import forbidden_in_member
 from tests.support.scenarios import answered, cluster, condition, scenario
 
 GONE = 'deployments.apps "web" not found'

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.assignment import Outcome, RemoveHpa, RepairHpa, Result, SetBounds, SetScale, Write
+from fedhpa.assignment import Bounds, Outcome, RemoveHpa, Result, SetBounds, SetScale, Write
 from fedhpa.decision import Decision, decide, decode_scenario, to_json, to_text
 from fedhpa.decision.record.decision import compact_decision, decode_compact
 from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, scenario
@@ -62,10 +62,10 @@ def test_a_repair_is_named_also_after_a_change_of_the_object() -> None:
     """No event tells of it then, because nobody edited the HPA."""
     raw = assigned(begin())
     raw["federatedHPA"]["metadata"]["generation"] = 3
-    decision = made(raw, drift=("metrics", "behavior"))
+    decision, same = made(raw, drift=("metrics", "behavior")), Bounds(minimum=1, maximum=8)
 
     assert decision.changes == ("a gets metrics, behavior",)
-    assert carried_out(decision, {"a": 4, "b": 1}) == [RepairHpa("a")]
+    assert carried_out(decision, {"a": 4, "b": 1}) == [SetBounds(cluster="a", before=same, after=same)]
     assert "    a gets metrics, behavior\n" in to_text(decision)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from controller.apply.member_hpas import NotOwned
+from controller.apply.member_hpas import MemberHpaWriter, NotOwned
 from controller.apply.plan import carry_out, to_hpas
-from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
 from fedhpa.api.member_hpas import V2, V2BETA2
 from fedhpa.assignment import Bounds, Member, Outcome, Plan, Result
 from fedhpa.kube import Key
+from fedhpa.members.hpas import HpaReading
 from tests.support.distributed import assigned, hpa, rules
 
 KEY = ("shop", "web")
@@ -63,14 +63,16 @@ def moved() -> Plan:
 def planned(members: list[Member], goals: Mapping[str, Bounds | None]) -> Plan:
     """A pass that leaves these goals."""
     before = assigned(members)
-    return Plan(
-        rules=rules(), members=members, previous=before, goals=goals, total=12, scales={}, left=before
-    )
+    return Plan(rules=rules(), members=members, previous=before, goals=goals, scales={}, left=before)
 
 
 async def written(writer: Recorder, plan: Plan, versions: Mapping[str, str] | None = None) -> list[Outcome]:
     readings = {name: HpaReading(None, version) for name, version in (versions or {}).items()}
-    return list(await carry_out(plan.next_writes, to_hpas(writer, KEY, 3.0, FEDERATED, readings)))
+    return list(
+        await carry_out(
+            plan.next_writes, to_hpas(cast(MemberHpaWriter, writer), KEY, 3.0, FEDERATED, readings)
+        )
+    )
 
 
 async def test_maxima_are_raised_after_others_were_lowered() -> None:

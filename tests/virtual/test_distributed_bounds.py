@@ -236,13 +236,23 @@ async def test_two_owners_of_the_same_pods_write_nothing(tmp_path: Path) -> None
         assert d.f.condition("ScalingActive")[:2] == ("False", "AmbiguousSelector")
 
 
-async def test_our_member_hpas_are_no_second_owner(tmp_path: Path) -> None:
-    """The search for other autoscalers of the workload skips them."""
+async def test_second_owners_are_found_by_the_watch(tmp_path: Path) -> None:
+    """Our member HPAs are none. An HPA of a tenant is, and no list of the member is needed to find it."""
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
         d.f.demand(6 * PER_POD)
         d.scale(minReplicas=2, maxReplicas=12)
         await until(lambda: assigned(d))
+        await asyncio.sleep(60)
+        began = len(d.f.members["m1"].seen)
         await asyncio.sleep(200)
+        alone = d.f.condition("SoleOwner")[0]
+        ours = d.hpa("m1")
+        assert ours is not None
+        theirs = {"name": "theirs", "namespace": NAMESPACE}
+        d.f.members["m1"].server.store.create(HPAS, {**ours, "metadata": theirs})
+        await until(lambda: d.f.condition("SoleOwner")[0] == "False", 80)
+        lists = [seen for seen in d.f.members["m1"].seen[began:] if seen.path.endswith(f"/{HPAS[1]}")]
 
-        assert d.f.condition("SoleOwner")[0] in ("", "True")
-        assert d.f.events("AnotherAutoscaler") == []
+        assert alone in ("", "True")
+        assert f"{NAMESPACE}/theirs in m1" in d.f.condition("SoleOwner")[2]
+        assert [seen for seen in lists if seen.method == "GET" and "watch" not in seen.query] == []

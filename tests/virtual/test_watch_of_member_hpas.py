@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from fedhpa.api.errors import MemberUnavailable
-from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, PLURAL, V2, V2BETA2
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, PLURAL, V2, V2BETA2, MemberHpa
 from fedhpa.api.rights import member_rights
 from fedhpa.members import Member
-from fedhpa.members.hpas import HpaCache
+from fedhpa.members.hpas import HpaCache, HpaReading
 from testbed.embedded.api.types import User
 from testbed.embedded.storage.store import Collection
 from tests.support.federation import Federation, federation
@@ -73,8 +73,8 @@ def requests_for_hpas(f: Federation) -> list[tuple[str, bool]]:
 
 
 async def maximum(cache: HpaCache, member: Member, name: str = "web") -> int | None:
-    found, _ = await cache.read(member, NAMESPACE, name)
-    return None if found is None else found.spec.maxReplicas
+    found = (await cache.read(member, NAMESPACE, name)).hpa
+    return found.spec.maxReplicas if isinstance(found, MemberHpa) else None
 
 
 async def test_many_reads_share_one_watch(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_many_reads_share_one_watch(tmp_path: Path) -> None:
         for _ in range(100):
             assert await maximum(cache, member) == 5
             assert await maximum(cache, member, "none") is None
-        assert cache.cached(member, NAMESPACE, "none") == (None, V2)
+        assert cache.cached(member, NAMESPACE, "none") == HpaReading(None, V2)
         store = f.members["m1"].server.store
         changed = store.get(HPAS, NAMESPACE, "web")
         changed["spec"]["maxReplicas"] = 7
@@ -104,8 +104,8 @@ async def test_of_an_hpa_of_a_tenant_only_target_and_bounds_are_kept(tmp_path: P
         tenants, _ = await cache.read(member, NAMESPACE, "tenant")
         own, _ = await cache.read(member, NAMESPACE, "web")
 
-    assert tenants is not None
-    assert own is not None
+    assert isinstance(tenants, MemberHpa)
+    assert isinstance(own, MemberHpa)
     assert (tenants.ours, tenants.spec.maxReplicas, tenants.spec.metrics) == (False, 5, None)
     assert (own.ours, own.spec.metrics) == (True, [METRIC])
 
@@ -131,7 +131,7 @@ async def test_after_a_write_the_bounds_from_before_are_never_returned(tmp_path:
         assert await maximum(cache, member) is None
         await asyncio.sleep(1)
         assert await maximum(cache, member) is None
-        assert cache.cached(member, NAMESPACE, "web") == (None, V2)
+        assert cache.cached(member, NAMESPACE, "web") == HpaReading(None, V2)
 
 
 async def test_a_member_without_v2_is_read_in_v2beta2(

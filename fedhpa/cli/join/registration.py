@@ -37,12 +37,12 @@ from fedhpa.cli.hub_client import (
 )
 from fedhpa.cli.options import Hub, read_certificates
 from fedhpa.kube import (
-    NOT_FOUND,
     SYSTEM,
     ApiClient,
     ApiConfig,
     Clock,
     StaticCredentials,
+    delete_if_there,
     load_config,
     resource_path,
 )
@@ -103,13 +103,7 @@ class Side:
     async def delete(self, manifest: Manifest) -> bool:
         """Deletes an object. Returns False if it does not exist. Raises ConfigError."""
         with self.asking(f"cannot delete {name_of(manifest)}"):
-            try:
-                await self.api.delete(path_of(manifest), deadline=DEADLINE_SECONDS)
-            except ApiError as error:
-                if error.status != NOT_FOUND:
-                    raise
-                return False
-        return True
+            return await delete_if_there(self.api, path_of(manifest), deadline=DEADLINE_SECONDS)
 
     async def uid(self) -> str:
         """Returns the UID of kube-system, which identifies a cluster. Raises ConfigError."""

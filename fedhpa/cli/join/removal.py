@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fedhpa.api import membership
 from fedhpa.api.cluster_finalizers import own_finalizers
-from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.api.membership import SECRET_ANNOTATION, Address
 from fedhpa.api.rights import Switches
@@ -23,7 +23,7 @@ from fedhpa.cli.join.registration import (
     path_of,
 )
 from fedhpa.cli.options import Hub
-from fedhpa.kube import NOT_FOUND, ApiConfig, resource_path
+from fedhpa.kube import ApiConfig, get_if_there, resource_path
 from fedhpa.members import change_finalizers, leading_controller, without_own
 
 Say = Callable[[str], None]
@@ -153,12 +153,8 @@ async def remove(
 async def _stored_cluster(hub: Side, name: str) -> dict[str, Any] | None:
     path = resource_path(API_VERSION, "clusters", name=name)
     with hub.asking(f"cannot read Cluster {name}"):
-        try:
-            return await hub.api.get_json(path, deadline=DEADLINE_SECONDS)
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return None  # or the hub serves no Clusters any more
+        # None, too, if the hub serves no Clusters any more.
+        return await get_if_there(hub.api, path, deadline=DEADLINE_SECONDS)
 
 
 async def _check_same(

@@ -19,7 +19,6 @@ from fedhpa.assignment import (
     PERIOD_SECONDS,
     Bounds,
     ClusterState,
-    HpaReport,
     Member,
     Previous,
     Rules,
@@ -30,7 +29,7 @@ from fedhpa.decision.bridge import missed_for
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.memory import ANSWERED_STATES, QUIET_SECONDS, History
-from fedhpa.decision.messages import HELD, SURVIVES_CLUSTER_LOSS
+from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, api_time, stored_time
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom
 from fedhpa.decision.settings import ControllerSettings
@@ -79,7 +78,7 @@ class SeenMembers:
             and memory.course == snapshot.memory.course
             and not memory.course.is_busy
             and all(one.is_calm and one.ready >= one.running for one in view.members)
-            and not any(state.idle_since or state.waits for state in view.previous.states.values())
+            and not any(state.idle_since for state in view.previous.states.values())
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
             and all((report.scaled_at or now) <= now for report in view.reports.values())
         )
@@ -105,8 +104,7 @@ class BoundsView:
     """All candidate clusters of a FederatedHPA, as a pass sees them.
 
     `members` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
-    ours and others; `reports` are what ours report. `edited` are the clusters whose HPA has other bounds than
-    assigned, or is missing.
+    ours and others; `reports` are what ours report.
     """
 
     def __init__(self, context: Context, seen: SeenMembers | None = None) -> None:
@@ -116,19 +114,16 @@ class BoundsView:
         known = (cluster.cluster or KnownCluster(cluster.name) for cluster in snapshot.clusters)
         self._preferences = placement.preferred(known)
         self._views = {view.name: view for view in context.fleet.answered}
-        self.policy = placement.policy or AssignmentPolicy.DUPLICATED
+        policy = placement.policy or AssignmentPolicy.DUPLICATED
         self.hpas: Mapping[str, MemberHpa] = {
             cluster.name: cluster.hpa
             for cluster in snapshot.clusters
             if isinstance(cluster.hpa, MemberHpa) and cluster.name in self._views
         }
-        self.reports = {name: hpa.derived(_report) for name, hpa in self.hpas.items() if hpa.ours}
+        self.reports = {name: hpa.derived(report_of) for name, hpa in self.hpas.items() if hpa.ours}
         self.previous = Previous(
-            states={
-                cluster.name: context.memory.assignment(cluster.name).at(context.now)
-                for cluster in snapshot.clusters
-            },
-            course=context.memory.course.at(context.now),
+            states={cluster.name: context.memory.assignment(cluster.name) for cluster in snapshot.clusters},
+            course=context.memory.course,
             assigned_for=context.memory.assigned_for,
         )
         kept = SeenMembers() if seen is None else seen
@@ -136,7 +131,7 @@ class BoundsView:
         self.rules = Rules(
             minimum=spec.min_replicas,
             maximum=spec.max_replicas,
-            policy=self.policy,
+            policy=policy,
             exact=placement.exact,
             uid=snapshot.hpa.uid,
             assists=placement.assist,
@@ -144,21 +139,16 @@ class BoundsView:
             hold=context.hold,
             assigned_for=assigned_for(
                 spec.min_replicas,
-                self.policy,
+                policy,
                 exact=placement.exact,
+                # A cluster that could not be written yet has no part of minReplicas.
                 preferences={
                     one.cluster: self._preference(cluster)
                     for cluster, one in zip(snapshot.clusters, self.members, strict=True)
-                    if not one.leaving
+                    if not one.leaving and (one.answers or one.has_hpa)
                 },
             ),
         )
-        self.edited = frozenset(one.cluster for one in self.members if self._is_edited(one))
-
-    @property
-    def foreign(self) -> tuple[str, ...]:
-        """The clusters whose HPA of this name is not ours, by name."""
-        return tuple(sorted(name for name, hpa in self.hpas.items() if not hpa.ours))
 
     def headroom(self) -> list[ClusterHeadroom]:
         """Returns the headroom of each cluster that is not lost."""
@@ -235,44 +225,30 @@ class BoundsView:
             rolling=view is not None and view.is_rolling,
             was_stuck=standing is not None and standing.stuck_since is not None,
             wakes=view is not None and not running and self._wakes(view),
+            drift=() if foreign else cluster.drift,
         )
 
     def _usage(self, hpa: MemberHpa, running: int, ready: int) -> tuple[Fraction | None, float | None]:
         """Returns the load of a cluster, and for how many seconds it has been pinned, None if it is not.
 
-        A pinned one has a known metric that asks for more. One without a value could only ask for more still.
+        The load is unknown unless each metric has a value. A pinned cluster has a metric that asks for more,
+        and one without a value could only ask for more still.
         """
-        report = hpa.derived(_report)
-        pinned = running >= hpa.spec.maxReplicas > 0
-        limited = report.limited_for(self._context.now) if pinned else None
-        if limited is not None:
-            load = report.load(ready, known=True)
-            if load is not None and load > running:
-                return load, limited
-        return report.load(ready), None
+        report = hpa.derived(report_of)
+        load, since = report.load(ready), report.limited_since
+        if load is not None and since is not None and running >= hpa.spec.maxReplicas > 0 and load > running:
+            return load, max(self._context.now - since, 0.0)
+        return load if report.complete else None, None
 
     def _wakes(self, view: ClusterView) -> bool:
         """True if an Object or External metric asks for a replica: any value above 0 does."""
         waking = (one for one in self._context.spec.metrics if one.metric_type.scales_from_zero)
         return any(sample.milli > 0 for metric in waking for sample in view.samples(metric))
 
-    def _is_edited(self, one: Member) -> bool:
-        """True if somebody changed the bounds of an HPA, or deleted it."""
-        state = self.previous.states[one.cluster]
-        if not one.answers or not state.maximum:
-            return False
-        if (self._context.hold is not None or self._context.builder.has(HELD)) and one.written is not None:
-            return one.written.maximum != state.maximum  # a hold keeps minima that are not the assigned ones
-        return one.written != state.bounds
-
 
 def _basis(snapshot: Snapshot, history: History, settings: ControllerSettings) -> tuple[object, ...]:
     """Returns all that a decision follows from but the time. Old answers count only for missing clusters."""
     return structs.replace(snapshot, answers={}), history, settings
-
-
-def _report(hpa: MemberHpa) -> HpaReport:
-    return report_of(hpa.spec.metrics, hpa.status)
 
 
 def _bounds(hpa: MemberHpa) -> Bounds | None:

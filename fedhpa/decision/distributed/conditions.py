@@ -26,6 +26,7 @@ _MAX_REASON: Final = 160
 # Each remedy has two UIDs. Clusters beyond these are named once the first ones are solved.
 _MAX_REMEDIES: Final = 3
 NO_HPA: Final = "no member has an HPA yet"
+_DRY_RUN: Final = "DryRun"
 _NO_ROOM: Final = "no cluster has room for "
 
 
@@ -57,18 +58,31 @@ def report_members(
         builder.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
 
 
-def report_assignment(context: Context, view: BoundsView, made: Plan, errors: Sequence[str]) -> None:
-    """Sets Assigned, with an event when it becomes worse."""
+def report_assignment(
+    context: Context, view: BoundsView, made: Plan, errors: Sequence[str], would: str, why: str
+) -> None:
+    """Sets Assigned, with an event when it becomes worse.
+
+    In a dry run, `would` is what would be written, and `why`. An event says so for each spec.
+    """
     builder = context.builder
-    before = builder.message(ASSIGNED)
-    if errors:
+    before, found = builder.message(ASSIGNED), builder.found(ASSIGNED)
+    if context.spec.dry_run:
+        text = f"would assign {would}" if would else "nothing would change"
+        known = context.stored.observed_generation == context.snapshot.hpa.generation
+        if would and not (known and found is not None and found.reason == _DRY_RUN):
+            builder.event(_DRY_RUN, text + why)
+        meanwhile = "; the member HPAs go on scaling within the bounds that they have" if view.reports else ""
+        text = f"spec.dryRun: nothing is written to the members; {text}{meanwhile}"
+        builder.condition(ASSIGNED, True, _DRY_RUN, text)
+    elif errors:
         text = (
             f"bounds could not be written: {'; '.join(error[:_MAX_REASON] for error in errors[:_MAX_NAMED])}"
         )
         builder.warn("FailedAssign", text)
         builder.condition(ASSIGNED, False, "WriteFailed", text)
-    elif view.foreign:
-        text = _not_owned(view)
+    elif foreign := sorted(one.cluster for one in view.members if one.foreign):
+        text = _not_owned(view, foreign)
         if before != text:
             builder.warn("NotOwned", text)
         builder.condition(ASSIGNED, False, "NotOwned", text)
@@ -88,10 +102,10 @@ def report_assignment(context: Context, view: BoundsView, made: Plan, errors: Se
         builder.condition(ASSIGNED, True, "Assigned", text)
 
 
-def _not_owned(view: BoundsView) -> str:
+def _not_owned(view: BoundsView, foreign: Sequence[str]) -> str:
     """Returns which clusters have an HPA that is not ours, together where the remedy is the same."""
     clusters: dict[str, list[str]] = {}
-    for name in view.foreign:
+    for name in foreign:
         clusters.setdefault(view.hpas[name].remedy, []).append(name)
     texts = [
         f"{_names(names)}: the HorizontalPodAutoscaler of this name is not ours and stays as it is; {remedy}"
@@ -112,7 +126,7 @@ def _no_room(view: BoundsView, made: Plan) -> str:
 
 def _above_minimum(view: BoundsView, made: Plan) -> str:
     least = sum(state.minimum or 0 for state in made.left.states.values() if state.maximum)
-    if view.policy.copies or least <= view.rules.minimum:
+    if view.rules.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
 

@@ -1,4 +1,7 @@
-"""The decision of mode Distributed: a pass over the bounds of the member HPAs, with conditions and events."""
+"""The decision of mode Distributed: a pass over the bounds of the member HPAs, and all that follows from it.
+
+Source of status and memory: docs/reference/decision-record.md.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,28 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.api.quantity import format_milli
 from fedhpa.api.texts import listed
-from fedhpa.assignment import Bounds, Outcome, Plan, Result, SetBounds, plan
+from fedhpa.assignment import Bounds, HpaReport, Outcome, Plan, Previous, Result, SetBounds, plan
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
-from fedhpa.decision.distributed.bounds_status import with_bounds
 from fedhpa.decision.distributed.bounds_view import BoundsView, SeenMembers
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
 from fedhpa.decision.distributed.returning import give_back
-from fedhpa.decision.messages import ASSIGNED, HELD
-from fedhpa.decision.model import Decision, MemberBounds, member_bounds
-from fedhpa.decision.outcome import without_status
+from fedhpa.decision.messages import HELD
+from fedhpa.decision.metrics import status_entry
+from fedhpa.decision.model import Decision, MemberBounds, api_time, member_bounds
+from fedhpa.decision.outcome import memory_of, without_status
+from fedhpa.decision.status import bounds_entry, cluster_entries, status_of
+from fedhpa.metric_types.metric import ScalingMetric
+
+JSON = object
 
 _MAX_REPLICAS: Final = 2**31 - 1
-_DRY_RUN: Final = "DryRun"
 # People read events, so they name only so many clusters.
 _MAX_NAMED: Final = 8
+# A member's clock may be ahead of the hub's by so many seconds.
+_CLOCK_SKEW: Final = 60
 
 
 def decide_bounds(
@@ -37,54 +46,46 @@ def decide_bounds(
     It assumes that all writes succeed. After the writes the caller decides again with their `outcomes`, and
     with the error of a failed scale write as `write_error`.
     """
-    view = BoundsView(context, seen)
+    view, dry_run = BoundsView(context, seen), context.spec.dry_run
     made = plan(view.rules, view.members, view.previous, context.now, give_back(context, view))
-    # Fields besides the bounds that are not as the FederatedHPA has them.
-    drifted = (one for one in context.snapshot.clusters if one.drift and one.name in view.reports)
-    repairs = {one.name: one.drift for one in drifted}
     # Clusters that are no longer selected wait for the end of a hold.
     stays = context.hold is not None and context.hold.stops_down
     removals = () if stays else context.snapshot.leftovers
-    writes = _all_writes(made)
-    named = tuple(_changes(made, writes, repairs, removals, made.scales))
-    scales, left = made.scales, made.left if outcomes is None else made.after(outcomes)
-    if context.spec.dry_run:
-        repairs, removals, writes, scales, left = {}, (), (), {}, view.previous
+    writes, scales = made.all_writes(), made.scales
+    named = tuple(_changes(made, writes, removals, scales))
+    left = made.left if outcomes is None else made.after(outcomes)
+    if dry_run:
+        removals, writes, scales, left = (), (), {}, view.previous
     current, desired = _sizes(context, view, scales)
     reason = _steps(context, made, current, changes=bool(writes or scales))
-    errors = tuple(_errors(outcomes or (), write_error))
+    failed = [one for one in outcomes or () if one.result is not Result.CONFIRMED]
+    errors = [f"{one.write.cluster}: {one.reason or 'no answer'}" for one in failed]
+    errors = [write_error, *errors] if write_error else errors
     report_members(context, view, current, left.states)
-    if context.spec.dry_run:
-        _report_dry_run(context, view, named, reason)
-    else:
-        report_assignment(context, view, made, errors)
-    report_outlook(context, view.headroom(), copies=view.policy.copies)
-    _report_changes(context, made, writes, removals, scales, outcomes, reason)
-    _report_repairs(context, view, repairs, writes)
+    why = f"; reason: {reason}" if reason else ""
+    report_assignment(context, view, made, errors, listed(named, _MAX_NAMED) if dry_run else "", why)
+    report_outlook(context, view.headroom(), copies=view.rules.policy.copies)
+    sent = writes if outcomes is None else [one.write for one in outcomes if one not in failed]
+    done = [one for one in sent if isinstance(one, SetBounds) and one.before != one.after]
+    if done or removals or scales:
+        texts = listed(list(_changes(made, done, removals, scales)), _MAX_NAMED)
+        context.builder.event("BoundsAssigned", texts + why)
+    _report_repairs(context, view, writes)
     report_moves(context, view, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
-        rescale=bool(writes or scales or repairs or removals),
+        rescale=bool(writes or scales or removals),
         bounds=tuple(_shares(view, made, scales)),
         plan=made,
         hpa_writes=writes,
-        repairs=repairs,
         removals=removals,
         changes=named,
         distributed=True,
     )
-    decision = with_bounds(decision, context, view, left)
+    decision = _with_status(decision, context, view, left)
     if seen is not None and outcomes is None and write_error is None:
         seen.keep(context, view, decision)
     return decision
-
-
-def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
-    """Returns all writes of the pass in order, if each succeeds."""
-    writes: tuple[SetBounds, ...] = ()
-    while batch := made.next_writes([Outcome(write=one, result=Result.CONFIRMED) for one in writes]):
-        writes += batch
-    return writes
 
 
 def _shares(view: BoundsView, made: Plan, scales: Mapping[str, int]) -> Iterator[MemberBounds]:
@@ -133,17 +134,7 @@ def _steps(context: Context, made: Plan, current: int, *, changes: bool) -> str:
     return reason
 
 
-def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[str]:
-    if write_error:
-        yield write_error
-    for outcome in outcomes:
-        if outcome.result is not Result.CONFIRMED:
-            yield f"{outcome.write.cluster}: {outcome.reason or 'no answer'}"
-
-
-def _report_repairs(
-    context: Context, view: BoundsView, repairs: Mapping[str, tuple[str, ...]], writes: Sequence[SetBounds]
-) -> None:
+def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBounds]) -> None:
     """Adds the events of HPAs that somebody changed. A change of FederatedHPA or hold is no such change."""
     held = context.builder.message(HELD) if context.builder.has(HELD) else None
     changed = held != (None if context.hold is None else str(context.hold))
@@ -151,64 +142,111 @@ def _report_repairs(
         return
     written = {write.cluster for write in writes}
     for one in view.members:
-        cluster = one.cluster
-        fields = list(repairs.get(cluster, ()))
-        if cluster in view.edited & written:
-            fields += ["bounds"] if one.written is not None else ["the HPA itself"]
-        if fields:
+        cluster, fields = one.cluster, list(one.drift)
+        state = view.previous.states[cluster]
+        # A hold keeps minima that are not the assigned ones.
+        same = one.written == state.bounds or (
+            context.hold is not None and one.written is not None and one.written.maximum == state.maximum
+        )
+        if one.answers and state.maximum and not same:
+            fields.append("bounds" if one.written is not None else "the HPA itself")
+        if fields and cluster in written:
             text = f"{cluster}: {', '.join(fields)} differed from the assignment and was written again"
             context.builder.event("MemberHPARepaired", text)
 
 
-def _report_changes(
-    context: Context,
-    made: Plan,
-    writes: Sequence[SetBounds],
-    removals: Sequence[str],
-    scales: Mapping[str, int],
-    outcomes: Sequence[Outcome] | None,
-    reason: str,
-) -> None:
-    """Adds the event of written bounds."""
-    if outcomes is not None:
-        confirmed = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
-        writes = [write for write in confirmed if isinstance(write, SetBounds)]
-    writes = [write for write in writes if write.before != write.after]
-    if writes or removals or scales:
-        texts = listed(list(_changes(made, writes, {}, removals, scales)), _MAX_NAMED)
-        context.builder.event("BoundsAssigned", f"{texts}{f'; reason: {reason}' if reason else ''}")
-
-
-def _report_dry_run(context: Context, view: BoundsView, named: Sequence[str], reason: str) -> None:
-    """Sets Assigned in a dry run: what would be written. An event says so for each spec."""
-    would = f"would assign {listed(named, _MAX_NAMED)}" if named else "nothing would change"
-    before = context.builder.found(ASSIGNED)
-    known = context.stored.observed_generation == context.snapshot.hpa.generation
-    if named and not (known and before is not None and before.reason == _DRY_RUN):
-        context.builder.event(_DRY_RUN, f"{would}{f'; reason: {reason}' if reason else ''}")
-    meanwhile = "; the member HPAs go on scaling within the bounds that they have"
-    text = f"spec.dryRun: nothing is written to the members; {would}{meanwhile if view.reports else ''}"
-    context.builder.condition(ASSIGNED, True, _DRY_RUN, text)
-
-
 def _changes(
-    made: Plan,
-    writes: Sequence[SetBounds],
-    repairs: Mapping[str, tuple[str, ...]],
-    removals: Sequence[str],
-    scales: Mapping[str, int],
+    made: Plan, writes: Sequence[SetBounds], removals: Sequence[str], scales: Mapping[str, int]
 ) -> Iterator[str]:
     """Yields each write for people, such as `member1 1-6 -> 1-8`."""
     yield from (f"{cluster} loses its replicas and its HPA: it is not selected" for cluster in removals)
     last = {write.cluster: write for write in writes}
     present = made.present if last else {}
+    drift = {one.cluster: ", ".join(one.drift) for one in made.members}
     for cluster, write in sorted(last.items()):
-        again = ", written again" if write.before == write.after == present.get(cluster) else ""
-        yield f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}{again}"
-    yield from (f"{cluster} gets {', '.join(fields)}" for cluster, fields in sorted(repairs.items()))
+        again = write.before == write.after == present.get(cluster)
+        if again and drift[cluster]:
+            yield f"{cluster} gets {drift[cluster]}"
+        else:
+            told = f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}"
+            yield f"{told}, written again" if again else told
     for cluster, replicas in sorted(scales.items()):
         yield f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
 
 
 def _text(bounds: Bounds | None) -> str:
     return "no HPA" if bounds is None else f"{bounds.minimum}-{bounds.maximum}"
+
+
+def _with_status(decision: Decision, context: Context, view: BoundsView, left: Previous) -> Decision:
+    """Returns the decision with its status and memory: assignment, HPA and state of each cluster.
+
+    `left` is what the pass left. A cluster that answers that it has no HPA, and is to have none, holds none
+    any more.
+    """
+    values = tuple(_mean(metric, index, view) for index, metric in enumerate(context.spec.metrics))
+    known = memory_of(decision, context)
+    empty = {one.cluster for one in view.members if one.foreign or (one.answers and one.written is None)}
+    clusters = {
+        name: one.with_assignment(
+            left.states[name],
+            # An HPA that goes holds it until the cluster answers without one.
+            holds_hpa=name not in empty and (one.holds_hpa or bool(view.previous.states[name].maximum)),
+        )
+        for name, one in known.clusters.items()
+        if name in left.states
+    }
+    memory = msgspec.structs.replace(
+        known, clusters=clusters, assigned_for=left.assigned_for, course=left.course
+    )
+    # A cluster that left is shown no more: it holds no HPA, and runs nothing.
+    out = {
+        cluster.name
+        for cluster, one in zip(context.snapshot.clusters, view.members, strict=True)
+        if one.leaving and one.cluster in empty and context.fleet.is_empty(cluster)
+    }
+    entries = [
+        {
+            **entry,
+            **bounds_entry(memory, str(entry["name"])),
+            **_hpa(view.reports.get(str(entry["name"])), context.now),
+        }
+        for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
+        if entry["name"] not in out
+    ]
+    status = status_of(decision, context.snapshot, context.fleet, entries, values if any(values) else None)
+    return msgspec.structs.replace(decision, status=status, memory=memory)
+
+
+def _hpa(report: HpaReport | None, now: float) -> dict[str, JSON]:
+    """Returns what a status entry shows of a member HPA."""
+    entry: dict[str, JSON] = {}
+    if report is not None and report.desired is not None:
+        entry["desiredReplicas"] = report.desired
+    if report is not None and report.scaled_at is not None and report.scaled_at <= now + _CLOCK_SKEW:
+        entry["lastScaleTime"] = api_time(report.scaled_at)
+    return entry
+
+
+def _mean(metric: ScalingMetric, index: int, view: BoundsView) -> Mapping[str, JSON]:
+    """Returns one entry of status.currentMetrics: the mean over all members, weighted by their replicas.
+
+    Empty if the value of a member with replicas is unknown, because the others do not speak for it.
+    """
+    totals: dict[str, int] = {}
+    weight = 0
+    for report in view.reports.values():
+        replicas = report.current
+        if not replicas:
+            continue
+        values = report.values[index] if index < len(report.values) else None
+        if not values:
+            return {}
+        weight += replicas
+        for name, number in values.items():
+            totals[name] = totals.get(name, 0) + number * replicas
+    current: dict[str, JSON] = {
+        name: total // weight // 1000 if name == "averageUtilization" else format_milli(total // weight)
+        for name, total in totals.items()
+    }
+    return status_entry(metric, current) if current else {}
