@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.fidelity.measure import RECORDINGS, Measured, measure
 from benchmarks.fidelity.plane import record
 from benchmarks.fidelity.shapes import MINUTES, MODES, SHAPES, Shape
+from benchmarks.fidelity.times import TIMES
 from fedhpa.backtest import encode_recording
 from testbed.real.assets import PlaneUnavailable, ensure_assets
 from testbed.stage import NotInTime, StartFailed
@@ -51,9 +55,11 @@ def _record(shapes: Sequence[Shape], minutes: float, folder: Path) -> None:
     assets = ensure_assets()
     calm = [one for one in shapes if not one.alone]
     for together in [calm] * bool(calm) + [[one] for one in shapes if one.alone]:
-        for workload, recording in asyncio.run(record(assets, together, minutes=minutes)):
-            file = folder / f"{workload.namespace}.json.gz"
+        for recording, moments in asyncio.run(record(assets, together, minutes=minutes)):
+            file = folder / f"{recording.namespace}.json.gz"
             file.write_bytes(encode_recording(recording, compressed=True))
+            times = folder / f"{recording.namespace}{TIMES}"
+            times.write_bytes(gzip.compress(msgspec.json.encode(moments), mtime=0))
 
 
 def _row(one: Measured) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -11,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from benchmarks.fidelity.shapes import TARGET, WAVES, Shape, federated_hpa
+from benchmarks.fidelity.shapes import STEP_SECONDS, TARGET, WAVES, Shape, federated_hpa
+from benchmarks.fidelity.times import TIMES, Moments, phase, phase_range
 from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.backtest import (
     CLOSE,
@@ -38,12 +40,13 @@ RECORDINGS: Final = Path(__file__).with_name("recordings")
 # is 5 s old on average when it is read. kwok adds to a pod's CPU seconds at a scrape, with the usage of that
 # moment (containerResourceCumulativeUsage), so the rate over a window is the value at its end.
 PLANE: Final = Options(metrics_age=5.0, metrics_window=10.0, metrics_are_means=False)
-# Decisions are 15 s apart and the scrapes of each member 10 s, at times that no recording holds. A run
-# depends on them: usage within the tolerance changes no size, so a sample a little later may keep or change
-# it. A figure is the mean of runs with a first decision and first scrapes by chance.
+# Decisions are 15 s apart and the scrapes of each member 10 s. A run depends on their times: usage within the
+# tolerance changes no size, so a sample a little later may keep or change it. A figure is the mean of runs
+# with a first decision and first scrapes by chance. If the times were noted beside a recording, only the part
+# of a second in which a member was measured is left to chance.
 PHASES: Final = 16
 # Seconds of a step in these runs. A recording has steps of 5 s.
-FINE: Final = 1.0
+FINE: Final = 0.5
 A_MINUTE: Final = 60.0
 # Models that must score worse on the waves.
 WRONG_OBJECTS: Final[Mapping[str, Variant]] = {
@@ -57,8 +60,8 @@ LATE_PODS: Final = "pods a minute later"
 class Measured(NamedTuple):
     """One recorded run: how well the model follows it, how much demand is hidden, and wrong models.
 
-    `itself` says how well the model follows itself with decisions and scrapes at other times. A recording
-    has no such times, so a model that is right in everything else comes no nearer.
+    `itself` says how well the model follows itself with decisions and scrapes at other times that may have
+    been those of the run. A model that is right in everything else comes no nearer.
     """
 
     shape: Shape
@@ -82,40 +85,85 @@ def recording_of(shape: Shape, mode: str, folder: Path = RECORDINGS) -> Recordin
     return decode_recording(file.read_bytes(), str(file))
 
 
+def moments_of(recording: Recording, folder: Path = RECORDINGS) -> Moments | None:
+    """Returns the times of a recorded run, None if they were not noted."""
+    file = folder / f"{recording.namespace}{TIMES}"
+    return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Moments) if file.exists() else None
+
+
 def measure(shape: Shape, mode: str, folder: Path = RECORDINGS, *, with_wrong: bool = True) -> Measured:
     """Returns the figures of a recorded run; on the waves also those of wrong models, if wanted."""
     recording = recording_of(shape, mode, folder)
     raw = federated_hpa(shape, mode, recording.namespace)
     start = measured_start(recording) or 0.0
+    moments = moments_of(recording, folder)
+    fine, phases = _fine(recording, None if moments is None else shape), _phases(recording, moments)
     wrong: dict[str, Fidelity] = {}
     if with_wrong and shape.name in WAVES:
         for name, one in WRONG_OBJECTS.items():
-            wrong[name] = _followed(recording, _runs(recording, varied(raw, one), start))
-        wrong[LATE_PODS] = _followed(recording, _runs(recording, raw, start + A_MINUTE))
+            wrong[name] = _followed(recording, _runs(fine, varied(raw, one), start, phases))
+        wrong[LATE_PODS] = _followed(recording, _runs(fine, raw, start + A_MINUTE, phases))
     hpa = scaling_object(raw)
     hidden = hidden_steps(recording, hpa.spec, model_of(recording, hpa.spec, PLANE)[0])
-    runs = _runs(recording, raw, start)
+    runs = _runs(fine, raw, start, phases)
     itself = [_compared(one, other) for one, other in permutations(runs, 2)]
     return Measured(shape, mode, _followed(recording, runs), _mean(itself), censored_part(hidden), wrong)
 
 
-def _runs(recording: Recording, raw: Mapping[str, Any], start: float) -> list[list[int | None]]:
-    """Returns the sizes at the steps of a recording, for each phase. Pods are ready after `start` seconds."""
+class _Phase(NamedTuple):
+    """When a run decides, in seconds after its beginning, and when in a window each member is measured."""
+
+    decision: float
+    scrapes: tuple[float, ...]
+
+
+def _phases(recording: Recording, moments: Moments | None) -> list[_Phase]:
+    """Returns the times of the recorded run as far as they are known, and the rest by chance."""
+    chance = random.Random(PHASES)
+    window, names = PLANE.metrics_window, [one.name for one in recording.clusters]
+    found = []
+    for number in range(PHASES):
+        decision = number * SYNC_PERIOD_SECONDS / PHASES
+        scrapes = [chance.uniform(0, window) for _ in names]
+        if moments is not None:
+            # In mode Distributed the members' HPAs set the sizes, all within a second or two.
+            syncs = [at for times in moments.syncs.values() for at in times]
+            decision = phase(syncs or moments.decisions, SYNC_PERIOD_SECONDS)
+            seconds = [phase_range(moments.scrapes[name], window) for name in names]
+            scrapes = [(recording.start + chance.uniform(*between)) % window for between in seconds]
+        found.append(_Phase(decision, tuple(scrapes)))
+    return found
+
+
+def _fine(recording: Recording, shape: Shape | None) -> Recording:
+    """Returns the recording in short steps, with the demand that a shape wrote to the plane each second."""
     parts = round(recording.step / FINE)
     clusters = [
         one.mapped(lambda values: [value for value in values for _ in range(parts)])
         for one in recording.clusters
     ]
-    fine = msgspec.structs.replace(recording, step=FINE, clusters=clusters)
+    if shape is not None:
+        totals = [shape.demand(int(step * FINE)) for step in range(recording.steps * parts)]
+        # Which cluster has it does not matter: ready pods share the demand.
+        clusters = [
+            msgspec.structs.replace(one, demand={"cpu": [0] * len(totals) if number else totals})
+            for number, one in enumerate(clusters)
+        ]
+    return msgspec.structs.replace(recording, step=FINE, clusters=clusters)
+
+
+def _runs(
+    fine: Recording, raw: Mapping[str, Any], start: float, phases: Sequence[_Phase]
+) -> list[list[int | None]]:
+    """Returns the sizes at the steps of a recording, for each phase. Pods are ready after `start` seconds."""
     found = []
-    chance = random.Random(PHASES)
-    for number in range(PHASES):
-        phase = round(number * SYNC_PERIOD_SECONDS / PHASES)
-        scrapes = tuple([chance.uniform(0, PLANE.metrics_window) for _ in recording.clusters])
+    for decision, scrapes in phases:
+        first = round(decision / FINE)
         options = msgspec.structs.replace(PLANE, pod_start=start, metrics_at=scrapes)
-        run = run_of(fine.between(phase, fine.steps), Candidate(PRESENT, raw), options)
-        sizes = [*[None] * phase, *sizes_of(run)]
+        run = run_of(fine.between(first, fine.steps), Candidate(PRESENT, raw), options)
+        sizes = [*[None] * first, *sizes_of(run)]
         # A step of the run has the size at its end, and one of the recording that at its beginning.
+        parts = round(STEP_SECONDS / FINE)
         found.append([None, *sizes[parts - 1 : -1 : parts]])
     return found
 

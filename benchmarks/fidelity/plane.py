@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 
@@ -19,16 +19,17 @@ from benchmarks.fidelity.shapes import (
     MODES,
     NAME,
     REQUEST,
+    STEP_SECONDS,
     Shape,
     deployment,
     federated_hpa,
 )
+from benchmarks.fidelity.times import Moments, Times
 from fedhpa.api.errors import ApiError
 from fedhpa.backtest import ClusterSeries, Recording, recorded_spec
 from testbed.real.plane import Plane
 from testbed.stage import PlaneApi, Processes, gather, say
 
-STEP_SECONDS: Final = 5
 # The workloads run so long before the recording begins. By then metrics-server has measured their pods, and
 # the controllers have decided on the first load.
 SETTLE_SECONDS: Final = 240
@@ -95,27 +96,39 @@ class Workload:
         )
 
 
+class Recorded(NamedTuple):
+    """One run: what a store would have of it, and when things were decided."""
+
+    recording: Recording
+    moments: Moments
+
+
 class Stage:
     """A plane on which workloads run. Once a second pods are counted, and once a step usage is written."""
 
-    def __init__(self, plane: Plane, shapes: Sequence[Shape]) -> None:
+    def __init__(self, plane: Plane, shapes: Sequence[Shape], processes: Processes) -> None:
         self._plane = plane
+        self._processes = processes
         self.workloads = [Workload(shape, mode, list(plane.members)) for shape in shapes for mode in MODES]
         self._here = dict.fromkeys(plane.members, False)
         self._written: dict[tuple[str, str], int] = {}
         self._apis: dict[str, PlaneApi] = {}
 
-    async def record(self, minutes: float, settle: float) -> list[tuple[Workload, Recording]]:
-        """Runs the workloads for `minutes`, and returns their recordings."""
+    async def record(self, minutes: float, settle: float) -> list[Recorded]:
+        """Runs the workloads for `minutes`, and returns what was recorded of each."""
         async with contextlib.AsyncExitStack() as stack:
             for name, member in self._plane.members.items():
                 self._apis[name] = await stack.enter_async_context(member.api())
             await self._deploy()
+            times = Times(self._plane, self._processes, self._apis)
             began = time.time() + settle
             await self._follow(began, began)
             say("the recording begins")
-            await self._follow(began, began + minutes * 60, record=True)
-        return [(one, one.recording(began)) for one in self.workloads]
+            async with asyncio.TaskGroup() as group:
+                looks = group.create_task(times.follow())
+                await self._follow(began, began + minutes * 60, record=True)
+                looks.cancel()
+        return [Recorded(one.recording(began), times.moments(one.namespace, began)) for one in self.workloads]
 
     async def _deploy(self) -> None:
         spaces = [
@@ -197,14 +210,15 @@ def _usage(workload: Workload, milli: int) -> dict[str, Any]:
 
 async def record(
     assets: Path, shapes: Sequence[Shape], *, minutes: float, settle: float = SETTLE_SECONDS
-) -> list[tuple[Workload, Recording]]:
+) -> list[Recorded]:
     """Starts a plane, records the shapes in both modes side by side, and ends the plane."""
     members = ["member1", "member2"] + [AWAY] * any(shape.alone for shape in shapes)
     plane = Plane(assets, members=members, nodes=NODES, hpa_sync=HPA_SYNC)
     try:
         say(f"starting a hub and {len(members)} members")
         await plane.start()
-        await gather(plane.metrics_work(), Processes(plane).start())
-        return await Stage(plane, shapes).record(minutes, settle)
+        processes = Processes(plane)
+        await gather(plane.metrics_work(), processes.start())
+        return await Stage(plane, shapes, processes).record(minutes, settle)
     finally:
         plane.end()

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks.closed_loop.worlds import noisy, steps, wave
 
 MINUTES: Final = 30
+STEP_SECONDS: Final = 5
 NAME: Final = "web"
 MODES: Final = ("Centralized", "Distributed")
 # Milli-CPU of a pod.
