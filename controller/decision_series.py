@@ -73,7 +73,6 @@ TASKS = (
     "pods",
     "publish",
     "read-cluster",
-    "read-member-hpa",
     "read-metric",
     "read-scale",
     "read-scale-for-release",

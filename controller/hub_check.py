@@ -326,7 +326,8 @@ def _keeps_path(schema: Mapping[str, Any], path: str) -> bool:
 
 def is_foreign(definition: Mapping[str, Any]) -> bool:
     """True if the CRD of FederatedHPAs is that of another project, and not an older one of ours."""
-    return bool(pruned_paths(definition, ["spec.mode"]))
+    # Every CRD of ours has these.
+    return bool(pruned_paths(definition, ("spec.mode", "spec.dryRun")))
 
 
 def _found_before(raw: Mapping[str, Any]) -> bool:

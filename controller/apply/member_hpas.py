@@ -97,7 +97,7 @@ async def apply_hpa(
         return tuple(sorted(spec))
     stored = ours_of(convert_json(found, MemberHpa).seen_by(owner.hub))
     fields = differing_fields(stored.spec, spec)
-    if fields:
+    if fields or not stored.owner:
         annotations = {**(stored.metadata.annotations or {}), OWNER: str(owner)}
         changed = {**found, "metadata": {**found["metadata"], "annotations": annotations}, "spec": spec}
         await client.put(path, changed, manager=FIELD_MANAGER, deadline=deadline)

@@ -26,7 +26,7 @@ from fedhpa.api.cluster_affinity import ClusterAffinity
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.gate import Judgement
-from fedhpa.api.member_hpas import FINALIZER, MemberHpa, Owner, differing_fields, wanted_spec
+from fedhpa.api.member_hpas import FINALIZER, OWNER, MemberHpa, Owner, differing_fields, wanted_spec
 from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
@@ -353,7 +353,7 @@ def _drift(
     spec: Mapping[str, Any],
     wanted_by: tuple[object, ...],
 ) -> tuple[str, ...]:
-    """Returns the fields of our HPA, besides the bounds, that are not as the FederatedHPA has them.
+    """Returns the parts of our HPA, besides the bounds, that are not as the FederatedHPA has them.
 
     The comparison is repeated only after a change of these or of `wanted_by`, because the status of an HPA
     changes all the time.
@@ -361,12 +361,14 @@ def _drift(
     found = reading.hpa
     if not isinstance(found, MemberHpa) or not found.ours:
         return ()
-    basis = (found.spec, reading.api_version, wanted_by)
+    basis = (found.spec, found.owner, reading.api_version, wanted_by)
     known = memory.drift.get(name)
     if known is None or known[0] != basis:
         least = 1 if found.spec.minReplicas is None else found.spec.minReplicas
         wanted = wanted_spec(spec, least, found.spec.maxReplicas, reading.api_version)
-        known = memory.drift[name] = basis, differing_fields(found.spec, wanted)
+        # Another hub could take an HPA that was handed over by its label alone.
+        unowned = () if found.owner else (OWNER,)
+        known = memory.drift[name] = basis, (*differing_fields(found.spec, wanted), *unowned)
     return known[1]
 
 

@@ -52,6 +52,7 @@ TASKS = (
     "notes-watch",
     "profiles-watch",
     "provider-file",
+    "read-member-hpa",
     "secret-read",
     "secret-watch",
 )

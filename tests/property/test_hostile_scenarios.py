@@ -66,7 +66,7 @@ def recorded() -> dict[str, Any]:
     found["federatedHPA"]["spec"]["mode"] = "Distributed"
     names = {*ClusterState.__struct_encode_fields__}
     assignment: dict[str, Any] = {name: START if name.endswith("Since") else 1 for name in names}
-    assignment |= dict.fromkeys(("lost", "waits"), True)
+    assignment["lost"] = True
     away = {"replicas": 1, "state": "Missing", "seen": START, "scaled": START, "holdsHpa": True}
     record: dict[str, Any] = {
         "size": 3,

@@ -59,6 +59,7 @@ async def test_an_hpa_that_is_right_is_not_written() -> None:
     """A quiet world writes nothing."""
     api = MemoryApi()
     api.objects[PATH] = ours()
+    api.objects[PATH]["metadata"]["annotations"] = {OWNER: str(OWNED)}
 
     assert await apply_hpa(api, OWNED, spec(), V2) == ()
     assert writes(api) == []

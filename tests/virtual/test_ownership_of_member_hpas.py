@@ -80,22 +80,21 @@ async def test_a_hub_adopts_what_an_earlier_object_of_the_name_left(tmp_path: Pa
         assert owners(second) == {f"{hub_uid(first)}/{NAMESPACE}/{NAME}/{uid}"}
 
 
-async def test_an_hpa_of_ours_without_an_owner_gets_one_with_the_next_write(tmp_path: Path) -> None:
-    """A person may have set the label alone, to hand an HPA over."""
+async def test_an_hpa_of_ours_without_an_owner_gets_one_at_once(tmp_path: Path) -> None:
+    """A person may have set the label alone, to hand an HPA over whose bounds are right."""
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
         await begun(d)
         for member in d.f.members.values():
             found = member.server.store.get(HPAS, NAMESPACE, NAME)
             del found["metadata"]["annotations"]
             member.server.store.update(HPAS, found)
+        began, before = d.f.now(), d.bounds
+        await until(lambda: "" not in owners(d), 120)
         await asyncio.sleep(300)
-        quiet = owners(d)
-        d.change(maxReplicas=16)
-        await until(lambda: d.maximum == 16, 120)
 
-        assert quiet == {""}
         assert len(owners(d)) == 1
-        assert "" not in owners(d)
+        assert d.bounds == before
+        assert len(d.hpa_writes(began)) == len(d.f.members)
 
 
 async def test_a_deletion_leaves_the_hpa_of_another_hub(tmp_path: Path) -> None:
