@@ -55,6 +55,17 @@ def test_null_is_no_record() -> None:
     assert lost(missing(record=recorded)) == ["m2"]
 
 
+def test_fields_that_earlier_releases_recorded_are_passed_over() -> None:
+    """A scenario that somebody kept replays as without them."""
+    kept = {"m1": {"state": "Answered", "assignment": {"minimum": 1, "maximum": 4}}}
+    earlier = {"m1": {"state": "Answered", "assignment": {"minimum": 1, "maximum": 4, "waits": True}}}
+    course = {"excessSince": SECONDS, "stepped": SECONDS}
+
+    assert answered(missing(record={"clusters": earlier, "course": course})) == answered(
+        missing(record={"clusters": kept, "course": {}})
+    )
+
+
 def test_the_rest_of_the_status_is_read_beside_a_record() -> None:
     """Conditions keep their times, and an error keeps the stored size."""
     given = missing(record={}, target={"error": "no hub"})
