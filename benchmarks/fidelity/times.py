@@ -19,8 +19,7 @@ import msgspec
 
 from fedhpa.api.errors import ApiError
 from testbed.real.plane import Plane
-from testbed.stage import PlaneApi, Processes
-from testbed.stage.processes import CONTROLLER
+from testbed.stage import CONTROLLER, PlaneApi, Processes
 
 TIMES: Final = ".times.json.gz"
 READER: Final = "reader-of-decisions"
