@@ -119,20 +119,21 @@ class _Phase(NamedTuple):
 
 def _phases(recording: Recording, moments: Moments | None) -> list[_Phase]:
     """Returns the times of the recorded run as far as they are known, and the rest by chance."""
-    chance = random.Random(PHASES)
     window, names = PLANE.metrics_window, [one.name for one in recording.clusters]
-    found = []
-    for number in range(PHASES):
-        decision = number * SYNC_PERIOD_SECONDS / PHASES
-        scrapes = [chance.uniform(0, window) for _ in names]
-        if moments is not None:
-            # In mode Distributed the members' HPAs set the sizes, all within a second or two.
-            syncs = [at for times in moments.syncs.values() for at in times]
-            decision = phase(syncs or moments.decisions, SYNC_PERIOD_SECONDS)
-            seconds = [phase_range(moments.scrapes[name], window) for name in names]
-            scrapes = [(recording.start + chance.uniform(*between)) % window for between in seconds]
-        found.append(_Phase(decision, tuple(scrapes)))
-    return found
+    decisions = [number * SYNC_PERIOD_SECONDS / PHASES for number in range(PHASES)]
+    seconds = [(0.0, window)] * len(names)
+    if moments is not None:
+        # In mode Distributed the members' HPAs set the sizes, all within a second or two.
+        syncs = [at for times in moments.syncs.values() for at in times]
+        decisions = [phase(syncs or moments.decisions, SYNC_PERIOD_SECONDS)] * PHASES
+        known = [phase_range(moments.scrapes[name], window) for name in names]
+        seconds = [(recording.start + first, recording.start + last) for first, last in known]
+    chance = random.Random(PHASES)
+
+    def scrapes() -> tuple[float, ...]:
+        return tuple([chance.uniform(*between) % window for between in seconds])
+
+    return [_Phase(decision, scrapes()) for decision in decisions]
 
 
 def _fine(recording: Recording, shape: Shape | None) -> Recording:

@@ -18,13 +18,13 @@ import aiohttp
 import msgspec
 
 from fedhpa.api.errors import ApiError
+from fedhpa.api.rights import service_account
 from testbed.real.plane import Plane
 from testbed.stage import CONTROLLER, PlaneApi, Processes
 
 TIMES: Final = ".times.json.gz"
 READER: Final = "reader-of-decisions"
 SPACE: Final = "default"
-ACCOUNT: Final = f"/api/v1/namespaces/{SPACE}/serviceaccounts/{READER}/token"
 NODES: Final = "/apis/metrics.k8s.io/v1beta1/nodes"
 HPAS: Final = "/apis/autoscaling/v2/horizontalpodautoscalers"
 DECISIONS: Final = {"limit": "100"}
@@ -121,7 +121,6 @@ class Times:
 
     async def _token(self) -> str:
         """Returns a token that may read the decisions of all namespaces."""
-        subject = {"kind": "ServiceAccount", "name": READER, "namespace": SPACE}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         account = {
             "apiVersion": "v1",
@@ -133,16 +132,11 @@ class Times:
             "kind": "ClusterRoleBinding",
             "metadata": {"name": READER},
             "roleRef": role,
-            "subjects": [subject],
-        }
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": TOKEN_SECONDS},
+            "subjects": [service_account(SPACE, READER)],
         }
         async with self._plane.hub.api() as hub:
             await hub.apply_all([account, binding])
-            return str((await hub.send("POST", ACCOUNT, body=review))["status"]["token"])
+            return await hub.token(SPACE, READER, expirationSeconds=TOKEN_SECONDS)
 
 
 def _seconds(text: str) -> float:

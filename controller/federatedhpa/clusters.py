@@ -262,8 +262,9 @@ async def cluster_snapshots(
         return memory.steady[1]
     if direct and not reads_nodes:
         # A list of all pods of a large cluster is too much for an outlook.
-        waits = [pod.unschedulable_since for reading in readings.values() for pod in reading.pods]
-        reads_nodes = assignment.policy.by_capacity or any(since is not None for since in waits)
+        reads_nodes = assignment.policy.by_capacity or any(
+            pod.unschedulable_since is not None for reading in readings.values() for pod in reading.pods
+        )
     available, capped = dict[str, int | None](), dict[str, int | None]()
     if reads_nodes or any(one and one.cluster.status.resourceSummary for one in registered.values()):
         available = await available_replicas(nodes, members, readings, reads_nodes=reads_nodes)

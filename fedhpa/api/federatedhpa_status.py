@@ -37,7 +37,7 @@ class ClusterStatus(ApiModel):
     become ready there, but elsewhere they do) or Awaited (published, and without the workload yet). Absent
     means Member."""
     waits_for: LongText = ""
-    """What a cluster that is not a Member waits for, and why it is not one."""
+    """Set if the cluster is no Member: the reason, and what it waits for."""
     current_replicas: Int32 | None = None
     """Replicas that the cluster had."""
     desired_replicas: Int32 | None = None

@@ -75,16 +75,10 @@ class Member(ControlPlane):
 
     async def credentials(self) -> Credentials:
         """Makes a ServiceAccount with the rights that a hub needs (fedhpa.api.rights); returns its token."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": TOKEN_SECONDS},
-        }
         async with self.api() as api:
             await api.apply_all(member_rights())
-            made = await api.send("POST", path, body=body)
-        return Credentials(made["status"]["token"], self.pki.ca.bundle_pem)
+            token = await api.token(NAMESPACE, MEMBER_USER, expirationSeconds=TOKEN_SECONDS)
+        return Credentials(token, self.pki.ca.bundle_pem)
 
     async def set_usage(self, namespace: str, usage: Mapping[str, Mapping[str, str]]) -> None:
         """Sets the usage of the containers in a namespace by name, e.g. {"web": {"cpu": "400m"}}.

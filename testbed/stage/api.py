@@ -157,6 +157,12 @@ class PlaneApi:
             if error.status != 404:
                 raise
 
+    async def token(self, namespace: str, account: str, **spec: Any) -> str:
+        """Makes a token of a ServiceAccount. `spec` is that of the TokenRequest."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return str((await self.send("POST", path, body=body))["status"]["token"])
+
     async def patch(self, path: str, body: Any) -> Any:
         """Sends a JSON merge patch; returns the patched object."""
         return await self.send("PATCH", path, body=body, content_type="application/merge-patch+json")

@@ -169,10 +169,6 @@ class RenderedProcess:
 
 async def account_kubeconfig(plane: ControlPlane, account: str, path: Path) -> Path:
     """Writes a kubeconfig with a token of a ServiceAccount of the release, as its pods would mount it."""
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     async with plane.api() as api:
-        made = await api.send(
-            "POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token", body=request
-        )
-    user = {"token": made["status"]["token"]}
+        user = {"token": await api.token(NAMESPACE, account)}
     return write_kubeconfig(path, plane.server, plane.pki.ca.bundle_pem, user)

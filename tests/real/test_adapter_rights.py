@@ -77,14 +77,6 @@ ON_A_MEMBER: dict[Question, bool] = {
 }
 
 
-async def token_of(api: PlaneApi, account: str) -> str:
-    """Returns a token of a ServiceAccount of the test's namespace."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    made = await api.send("POST", path, body=body)
-    return str(made["status"]["token"])
-
-
 def account(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -130,7 +122,7 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
     member = plane.members["member1"]
     async with member.api() as there, granted(there), plane.hub.api() as api:
         await rights(there, MEMBER_ACCOUNT, ON_A_MEMBER)
-        token = await token_of(there, MEMBER_METRICS)
+        token = await there.token(NAMESPACE, MEMBER_METRICS)
         credentials = Credentials(token, member.pki.ca.bundle_pem)
         await api.apply_all([namespace(NAMESPACE), *printed(), account(READER)])
         await api.apply_all([binding(READER_ROLE, READER)])
@@ -154,7 +146,7 @@ def write_kubeconfig(plane: Plane, token: str, path: Path) -> None:
 async def adapter(plane: Plane, folder: Path) -> AsyncIterator[Adapter]:
     """Runs the adapter in this process, as its ServiceAccount on the hub."""
     async with plane.hub.api() as api:
-        token = await token_of(api, NAME)
+        token = await api.token(NAMESPACE, NAME)
     write_kubeconfig(plane, token, folder / "kubeconfig")
     flags = [
         f"--kubeconfig={folder / 'kubeconfig'}",
@@ -191,8 +183,8 @@ async def test_the_printed_rights_are_enough(plane: Plane, tmp_path: Path) -> No
         await eventually(ready, what="the adapter is ready", seconds=120)
         server = f"https://127.0.0.1:{running.server.port}"
         async with (
-            PlaneApi(server, context, token=await token_of(hub, READER)) as reader,
-            PlaneApi(server, context, token=await token_of(hub, NAME)) as itself,
+            PlaneApi(server, context, token=await hub.token(NAMESPACE, READER)) as reader,
+            PlaneApi(server, context, token=await hub.token(NAMESPACE, NAME)) as itself,
             PlaneApi(server, context, token="made-up") as nobody,
         ):
             # The hub's authorizer learns of the roles by a watch, and the adapter caches its verdicts.

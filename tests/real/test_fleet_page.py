@@ -59,12 +59,10 @@ async def fleet(hub: Member, members: dict[str, Member]) -> None:
 
 async def tokens(hub: Member, members: dict[str, Member]) -> None:
     """Writes the Secrets that the plugin reads, with tokens of the account that the page gives rights."""
-    account = f"/api/v1/namespaces/{rights.NAMESPACE}/serviceaccounts/{rights.MEMBER}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     async with hub.api() as api:
         for member in members.values():
             async with member.api() as there:
-                token = (await there.send("POST", account, body=request))["status"]["token"]
+                token = await there.token(rights.NAMESPACE, rights.MEMBER)
             data = {"token": base64.b64encode(token.encode()).decode()}
             metadata = {"name": member.name, "namespace": NAMESPACE}
             await api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})

@@ -165,21 +165,17 @@ async def put_token(plane: Plane, name: str, token: str) -> None:
 
 async def mortal_token(member: Member) -> str:
     """Returns a token of the hub's account that ends with the Secret `bound` in the member."""
-    account = f"/api/v1/namespaces/{rights.NAMESPACE}/serviceaccounts/{rights.MEMBER}/token"
     bound = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "bound", "namespace": rights.NAMESPACE},
     }
     reference = {"apiVersion": "v1", "kind": "Secret", "name": "bound"}
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600, "boundObjectRef": reference},
-    }
     async with member.api() as api:
         await api.apply_all([*member_rights(), bound])
-        return str((await api.send("POST", account, body=request))["status"]["token"])
+        return await api.token(
+            rights.NAMESPACE, rights.MEMBER, expirationSeconds=3600, boundObjectRef=reference
+        )
 
 
 async def end_token(member: Member) -> None:

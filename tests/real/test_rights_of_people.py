@@ -109,9 +109,7 @@ async def people(plane: Plane) -> AsyncIterator[tuple[PlaneApi, dict[str, Person
                 "subjects": [rights.service_account(SPACE, role)],
             }
             await hub.apply_all([account, bound])
-            request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-            made = await hub.send("POST", f"{ACCOUNTS}/{role}/token", body=request)
-            api = plane.hub.api(token=made["status"]["token"])
+            api = plane.hub.api(token=await hub.token(SPACE, role))
             found[role] = Person(hub, await stack.enter_async_context(api))
         yield hub, found
 

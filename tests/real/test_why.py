@@ -98,9 +98,7 @@ async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path:
             lambda: asked(plane, READER, "preview", "-f", str(changed), "-o", "json"),
             lambda ran: ran.returncode == 0 and in_preview(ran) == (6, 5),
         )
-        path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/{VIEWER}/token"
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = (await hub.send("POST", path, body=review))["status"]["token"]
+        token = await hub.token(SPACE, VIEWER)
         shown = await settled(
             lambda: decisions(processes, token, name=NAME, namespace=SPACE),
             lambda found: found[0] == 200 and found[1]["items"][0]["decision"]["desiredReplicas"] == 6,

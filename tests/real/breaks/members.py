@@ -51,15 +51,9 @@ def labelled_secret(found: Any) -> Any:
 @asynccontextmanager
 async def short_token(patient: Patient) -> AsyncIterator[None]:
     """Somebody wrote a token of one hour, which nobody renews."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
-    body = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600},
-    }
     async with patient.plane.members["member1"].api() as api:
-        made = await api.send("POST", path, body=body)
-    async with secret(token=base64.b64encode(made["status"]["token"].encode()).decode())(patient):
+        token = await api.token(NAMESPACE, MEMBER_USER, expirationSeconds=3600)
+    async with secret(token=base64.b64encode(token.encode()).decode())(patient):
         yield
 
 
