@@ -268,7 +268,7 @@ async def _read(
             return watched
         if watched is not None:
             usage = await contain("read-usage", read_usage, Failure, **about)
-            return watched.index.reading(name, workload.path, watched.scale, watched.selected, usage)
+            return watched.index.reading(member, workload.path, watched.scale, watched.selected, usage)
     try:
         path, scale = await _scale(caches, member, workload)
     except InvalidObject as error:  # without the kind, the cluster has no such workload
@@ -301,7 +301,7 @@ async def _read(
             needs.again,
         )
         metrics = await read_metrics(source, needs.queries)
-    return index.reading(name, path, scale, selected, reading_usage.result(), metrics)
+    return index.reading(member, path, scale, selected, reading_usage.result(), metrics)
 
 
 async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tuple[str, Scale]:

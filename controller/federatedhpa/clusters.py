@@ -292,6 +292,7 @@ async def cluster_snapshots(
     )
     known = [(field, of) for field, of in (*rare, *hpas.items()) if of]
     kept, before, doubted = dict[str, Completed](), memory.completed, memory.implausible_since
+    found = list[ClusterSnapshot]()
     uids = memory.uids  # a call for each cluster costs, so no `get` below
     for name, reading in sorted(readings.items()):
         scale, member = reading.workload.scale, registered[name]
@@ -300,26 +301,40 @@ async def cluster_snapshots(
         last = (
             _last_known(memory, candidates.shares, reading, direct) if scale is None else scale.spec.replicas
         )
-        fields = {
-            "last_replicas": last,
-            "cluster": None if member is None else member.known,
-            "implausible_for": memory.implausible_for(name, now) if name in doubted else 0.0,
-            "clock_ahead": ahead[name],
-            "uid": uids[name] if name in uids else "",  # noqa: SIM401
-        }
+        fields = _differing(reading, last, member, uids[name] if name in uids else "")  # noqa: SIM401
         if known:
             fields |= {field: of[name] for field, of in known if name in of}
+        if ahead[name]:
+            fields["clock_ahead"] = ahead[name]
+        if name in doubted or reading.implausible_for is None:
+            fields["implausible_for"] = memory.implausible_for(name, now)
+        if not fields:
+            found.append(reading)
+            continue
         one = before[name] if name in before else None  # noqa: SIM401
         if one is None or one[0] is not reading or one[1] != fields:
             one = reading, fields, msgspec.structs.replace(reading, **fields)
         kept[name] = one
-    found = tuple([one[2] for one in kept.values()])
+        found.append(one[2])
+    snapshots = tuple(found)
     if hpas:  # in mode Distributed the readings are the same most of the time
         memory.completed = kept
         follows_time = reads_nodes or assignment.caps or memory.refused or memory.implausible_since or deleted
         sizes_known = all(reading.workload.scale is not None for reading in readings.values())
-        memory.steady = (basis, found) if sizes_known and not follows_time else None
-    return found
+        memory.steady = (basis, snapshots) if sizes_known and not follows_time else None
+    return snapshots
+
+
+def _differing(reading: ClusterSnapshot, last: int | None, member: Member | None, uid: str) -> dict[str, Any]:
+    """Returns what a reading does not have as it is known now. A usual cluster's has all."""
+    fields: dict[str, Any] = {}
+    if reading.last_replicas != last:
+        fields["last_replicas"] = last
+    if member is not None and reading.cluster is not member.known:
+        fields["cluster"] = member.known
+    if reading.uid != uid:
+        fields["uid"] = uid
+    return fields
 
 
 def has_finalizer(raw: Mapping[str, Any]) -> bool:

@@ -189,24 +189,31 @@ class PodIndex:
 
     def reading(
         self,
-        cluster: str,
+        member: Member,
         path: str,
         scale: Scale,
         selection: PodSelection,
         usage: UsageList | Failure,
         metrics: Answers | None = None,
     ) -> ClusterSnapshot:
-        """The reading of the workload at `path` that has this scale and selects these pods."""
+        """The reading of the workload at `path` that has this scale and selects these pods.
+
+        It has all that a usual cluster's snapshot has (`controller.federatedhpa.clusters`).
+        """
         self.compare(selection, scale.status.replicas)
         numbers, found = selection.scaled_by(path, scale)
         return ClusterSnapshot(
-            name=cluster,
+            name=member.name,
             scale=numbers,
+            last_replicas=scale.spec.replicas,
+            cluster=member.known,
+            uid=member.short_uid,
             pods=selection.pods,
             # The list is of the whole namespace. Each decision would otherwise pay for all its pods.
             usage=usage if isinstance(usage, Failure) else self.usage(usage, selection),
             metrics=metrics or {},
             workload=found,
+            implausible_for=0.0,
         )
 
     def change(self, change: Change[PodRecord]) -> None:
@@ -310,7 +317,7 @@ class Look:
         """The reading with this usage. It is kept unless the pods may be incomplete."""
         selected, known = self.selected, self.selected.reading
         if known is None or known.workload.scale is not self.scale:
-            known = self.index.reading(self.member.name, self._path, self.scale, selected, usage)
+            known = self.index.reading(self.member, self._path, self.scale, selected, usage)
         elif selected.usage is not usage:
             known = msgspec.structs.replace(known, usage=self.index.usage(usage, selected))
         if selected.doubt.since is None:

@@ -51,7 +51,7 @@ def status_of(
     decision: Decision,
     snapshot: Snapshot,
     fleet: FleetView,
-    entries: Sequence[Mapping[str, JSON]],
+    entries: Sequence[dict[str, JSON]],
     values: Sequence[Mapping[str, JSON]] | None,
 ) -> Mapping[str, JSON]:
     """Returns the status with these entries of status.clusters and of status.currentMetrics."""
@@ -110,9 +110,9 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
 
 def cluster_entries(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, memory: MemoryState
-) -> list[Mapping[str, JSON]]:
+) -> list[dict[str, JSON]]:
     """Returns status.clusters, without the bounds of mode Distributed."""
-    shares, entries = decision.assignment, list[Mapping[str, JSON]]()
+    shares, entries = decision.assignment, list[dict[str, JSON]]()
     members, missing = decision.memberships, {**decision.coverage.lost, **decision.coverage.missing}
     for cluster in snapshot.clusters:
         name = cluster.name
@@ -151,18 +151,22 @@ def cluster_entries(
     return entries
 
 
-def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[str, JSON]:
-    """Returns an entry of status.clusters without the fields that say nothing new.
+def _without_defaults(entry: dict[str, JSON], scaled: str | None) -> Mapping[str, JSON]:
+    """Takes the fields that say nothing new out of an entry of status.clusters, and returns it.
 
     People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
-    usual: dict[str, JSON] = {"state": ANSWERED, "lastScaleTime": scaled}
-    if "currentReplicas" in entry:
-        usual["desiredReplicas"] = usual["readyReplicas"] = entry["currentReplicas"]
-    else:
-        usual["desiredReplicas"] = usual["readyReplicas"] = None
-    return {name: value for name, value in entry.items() if name not in usual or value != usual[name]}
+    present = entry["currentReplicas"] if "currentReplicas" in entry else None  # noqa: SIM401  # for each cluster
+    if "state" in entry and entry["state"] == ANSWERED:
+        del entry["state"]
+    if "lastScaleTime" in entry and entry["lastScaleTime"] == scaled:
+        del entry["lastScaleTime"]
+    if "desiredReplicas" in entry and entry["desiredReplicas"] == present:
+        del entry["desiredReplicas"]
+    if "readyReplicas" in entry and entry["readyReplicas"] == present:
+        del entry["readyReplicas"]
+    return entry
 
 
 def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
@@ -171,7 +175,7 @@ def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
     return {} if bounds is None else {"minReplicas": bounds.minimum, "maxReplicas": bounds.maximum}
 
 
-def kept_entry(name: str, known: ClusterMemory) -> Mapping[str, JSON]:
+def kept_entry(name: str, known: ClusterMemory) -> dict[str, JSON]:
     """Returns the entry of a known cluster for a status of a decision that read no cluster."""
     fields = {
         "name": name,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.federatedhpa.pod_index import NO_USAGE, Look, PodIndex
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import ObjectMeta, PodSpec, Scale, ScaleSpec, ScaleStatus
 from fedhpa.cache import Entry, Fetched
@@ -46,7 +47,8 @@ class Quiet:
     def __init__(self) -> None:
         self.now = 0.0
         self.client = SimpleNamespace(generation=1, breaker=SimpleNamespace(reason=None))
-        self.member: Any = named(name="m1", closed=False, is_sound=True, client=self.client)
+        about = {"known": KnownCluster("m1"), "short_uid": ""}
+        self.member: Any = named(name="m1", closed=False, is_sound=True, client=self.client, **about)
         self.store = {KEY: SCALE}
         self.scales, self.pods = self.reflector(self.store), self.reflector({})
         self.written = ScaleCache(clock=lambda: self.now)

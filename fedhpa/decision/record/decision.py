@@ -41,7 +41,7 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
         {"cluster": one.cluster, "reason": one.reason, "profile": one.profile and str(one.profile)}
         for one in decision.placement.clusters
     ]
-    return {
+    found = {
         "name": name,
         **_reasons(decision, now_text),
         "status": decision.status,
@@ -50,10 +50,11 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
         **({} if published is None else {"published": published}),
         **_assignment(decision),
     }
+    return msgspec.to_builtins(found)  # type: ignore[no-any-return]
 
 
 def explained_json(decision: Decision) -> Mapping[str, JSON]:
-    """Returns the decision as `to_json` does, without name, status and memory."""
+    """Returns the decision as `to_json` does, to be encoded, without name, status and memory."""
     return {**_reasons(decision, ""), **_assignment(decision)}
 
 
@@ -65,9 +66,9 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
         "rescale": decision.rescale,
         "reason": decision.reason,
         "error": decision.error,
-        "coverage": msgspec.to_builtins(decision.coverage),
+        "coverage": decision.coverage,
         "metrics": [_metric(metric) for metric in decision.metrics],
-        "steps": list(map(msgspec.to_builtins, decision.steps)),
+        "steps": decision.steps,
         "conditions": [
             {
                 "type": condition.type,
@@ -77,8 +78,8 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
             }
             for condition in decision.conditions
         ],
-        "events": list(map(msgspec.to_builtins, decision.events)),
-        **({"memberships": msgspec.to_builtins(decision.memberships)} if decision.memberships else {}),
+        "events": decision.events,
+        **({"memberships": decision.memberships} if decision.memberships else {}),
     }
 
 
@@ -177,7 +178,7 @@ class CompactDecision(msgspec.Struct, rename=_KEYS):
 def compact_decision(decision: Decision) -> Mapping[str, JSON]:
     """Returns the decision in its compact form: the whole one, cut and without what stands elsewhere."""
     coverage = decision.coverage
-    fields = dict(_reasons(decision, ""))
+    fields = msgspec.to_builtins(_reasons(decision, ""))
     for key in ("now", "conditions", "events"):
         del fields[key]
     more = len(coverage.missing) - _MAX_CLUSTERS
