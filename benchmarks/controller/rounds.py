@@ -64,7 +64,7 @@ async def _rounds() -> dict[str, float]:
 
 async def _longest_collection() -> float:
     """The CPU milliseconds of the longest garbage collection while all objects come and are reconciled."""
-    durations, began, garbage = [0.0], 0.0, Garbage(time.perf_counter)
+    durations, began, garbage = [0.0], 0.0, Garbage(time.thread_time)
 
     def note(phase: str, _: object) -> None:
         nonlocal began

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 OLDEST: Final = 2
-# The survivors of a longer collection are not looked at again.
+# The survivors of a longer collection are not looked at again. This is CPU time: while other processes are
+# busy, each collection takes long, and nearly everything would be taken out.
 SHORT_SECONDS: Final = 0.025
 CHECK_SECONDS: Final = 60.0
 # The blocks of memory in use may grow by so much, times and in all, before everything is looked at again.
@@ -29,6 +30,7 @@ class Garbage:
 
     An object that was taken out is freed as before, unless it is part of a cycle. Such cycles are found when
     everything is looked at again: each time that the `blocks` in use have grown by GROWTH and LEAST_GROWTH.
+    `clock` gives the CPU seconds of the thread.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ def run_process(
     configure_logs(values[common.LOGGING_FORMAT], values[common.VERBOSITY])
     raise_file_limit()
     return_memory()
-    garbage = Garbage(time.perf_counter)
+    garbage = Garbage(time.thread_time)
     garbage.follow()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -64,7 +64,7 @@ async def main():
 
 raise_file_limit()
 return_memory()
-Garbage(time.perf_counter).follow()
+Garbage(time.thread_time).follow()
 with asyncio.Runner(loop_factory=quick_loop) as runner:
     runner.run(main())
 """
