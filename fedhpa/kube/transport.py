@@ -39,8 +39,9 @@ KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
 # aiohttp uses the connection that was idle for longest, so few requests keep all connections of a burst open.
 # A request therefore uses the first session that has less than so many requests. The sessions behind it rest,
-# and their connections are closed. The last session, after these, has no limit.
-TIERS = (4, 12, 48)
+# and their connections are closed: a pool keeps at most twice as many as are in use at once. The last
+# session, after these, has no limit.
+TIERS = (1, 1, 2, 4, 8, 16, 32)
 # Headers of a response. A hub may send a Warning for each cluster that did not answer.
 MAX_HEADERS = 1024
 # Characters of the parser's words about an answer that is not HTTP. They quote the answer.

@@ -24,8 +24,11 @@ def connections(api: FakeApi) -> int:
     return len(api._runner.server.connections)
 
 
-async def test_few_requests_do_not_keep_the_connections_of_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty requests at once open forty connections. One at a time then uses no more than four of them."""
+@pytest.mark.parametrize(("at_once", "kept"), [(1, 1), (5, 8)])
+async def test_few_requests_do_not_keep_the_connections_of_a_burst(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, kept: int
+) -> None:
+    """Forty requests at once open forty connections. Fewer then use at most twice as many as they are."""
     monkeypatch.setattr(transport, "KEEPALIVE_SECONDS", IDLE_SECONDS)
     async with FakeApi(tls=False) as api, ApiClient(api.config()) as client:
         api.faults.hang.add("/version")
@@ -38,14 +41,14 @@ async def test_few_requests_do_not_keep_the_connections_of_a_burst(monkeypatch: 
         api.faults.clear()
         await asyncio.gather(*(client.get_json("/version") for _ in range(BURST)))
 
-        async def one_at_a_time() -> None:
+        async def few_at_a_time() -> None:
             while True:
-                await client.get_json("/version")
+                await asyncio.gather(*(client.get_json("/version") for _ in range(at_once)))
                 await asyncio.sleep(IDLE_SECONDS / 50)
 
-        using = asyncio.create_task(one_at_a_time())
+        using = asyncio.create_task(few_at_a_time())
         try:
-            await eventually(lambda: connections(api) <= 4)
+            await eventually(lambda: connections(api) <= kept)
         finally:
             using.cancel()
             await asyncio.wait([using])
