@@ -124,6 +124,8 @@ class Connection(web.RequestHandler):
         """Implements asyncio.Protocol."""
         self.peers.discard(self)
         super().connection_lost(exc)
+        # A cycle would keep the 256 kB of a TLS connection until a garbage collection.
+        self.link = self.request = self.refusal = None
 
     def data_received(self, data: bytes) -> None:
         """Implements asyncio.Protocol. A header is measured before it is parsed."""
@@ -195,8 +197,9 @@ class Connection(web.RequestHandler):
         if resp.status == UNAUTHORIZED or (resp.status >= BAD_REQUEST and not request.content.is_eof()):
             # An unknown client keeps no connection, and the body of a refused request is not waited for.
             resp.force_close()
-        # The client may send its next request as soon as it has the response.
-        self.request, self.answered, self.since = request, True, self.loop.time()
+        if self.link is not None:
+            # The client may send its next request as soon as it has the response.
+            self.request, self.answered, self.since = request, True, self.loop.time()
         if resp is self.refusal and self.transport is not None:
             # No signal takes the name of the software out of it.
             self.transport.write(closing_response(self.refusal))

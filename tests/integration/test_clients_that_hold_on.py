@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -64,6 +65,11 @@ async def read(request: web.Request) -> web.Response:
     return web.Response(text=str(len(await request.read())))
 
 
+async def late(_: web.Request) -> web.Response:
+    await asyncio.sleep(0.1)
+    return web.Response(text="late")
+
+
 class Site:
     """A listener on a free port, which closes stalled connections."""
 
@@ -76,6 +82,7 @@ class Site:
 async def served(peers: Peers | None = None) -> AsyncIterator[Site]:
     application = web.Application()
     application.add_routes([web.get("/small", small), web.get("/large", large), web.post("/read", read)])
+    application.add_routes([web.get("/late", late)])
     peers = Peers() if peers is None else peers
     async with listener.served(application, ("127.0.0.1", 0), peers, grace=0.5) as port:
         yield Site(peers, port)
@@ -120,6 +127,29 @@ async def test_a_stalled_request_is_closed(impatient: None, sent: bytes) -> None
             await eventually(lambda: len(site.peers) == 0, LONG)
 
     assert {entry["log_level"] for entry in logs} == {"debug"}
+
+
+def open_connections() -> int:
+    """Returns how many connections this process has in memory."""
+    return sum(isinstance(one, connections.Connection) for one in gc.get_objects())
+
+
+@pytest.mark.parametrize("path", ["small", "late"])
+async def test_a_closed_connection_is_freed_without_a_collection(path: str) -> None:
+    """A connection has 256 kB for TLS. Its client leaves after the answer, or before a late one."""
+    async with served() as site:
+        gc.collect()
+        before = open_connections()
+        gc.disable()
+        try:
+            for _ in range(5):
+                async with connected(site) as (reader, writer):
+                    writer.write(GET.replace(b"small", path.encode()))
+                    if path == "small":
+                        await reader.readuntil(b"small")
+            await eventually(lambda: open_connections() == before, LONG)
+        finally:
+            gc.enable()
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
