@@ -7,6 +7,7 @@ own. On Karmada's hub Karmada writes the conditions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -83,7 +84,9 @@ async def follow_cluster_status(
             for name in names:
                 await _write(hub, registry, name, wall())
             if not due:
-                await _wait(wake)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PERIOD_SECONDS):
+                        await wake.wait()
     finally:
         unsubscribe()
 
@@ -112,14 +115,6 @@ async def _write(hub: ApiClient, registry: MemberRegistry, name: str, now: float
         log.debug("cluster status not written", cluster=name, error=str(error))
     except Exception as error:  # the other Clusters are written all the same
         report_failure("cluster-status", error, cluster=name)
-
-
-async def _wait(wake: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(PERIOD_SECONDS):
-            await wake.wait()
-    except TimeoutError:
-        return
 
 
 class _VersionInfo(msgspec.Struct, frozen=True):

@@ -8,38 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
 import structlog
 
 from fedhpa.api.errors import ApiError
 from fedhpa.api.hold import Hold, HoldRequest, hold_request
 from fedhpa.api.member_hpas import with_hold
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.wire import WithMetadata
 from fedhpa.decision import Finding, MemoryState
-from fedhpa.kube import ApiClient, Change, Reflector, get_if_there, resource_path
+from fedhpa.kube import ApiClient, Reflector, get_if_there, resource_path
 
 NAMESPACES: Final = resource_path("v1", "namespaces")
 UNREADABLE: Final = "NamespacesUnreadable"
 DEADLINE_SECONDS: Final = 10.0
 
 log = structlog.get_logger(__name__)
-
-
-class _Namespace(msgspec.Struct):
-    metadata: ObjectMeta
-
-
-class Holds(Protocol):
-    """The holds of namespaces."""
-
-    def of(self, namespace: str) -> tuple[HoldRequest, ...]:
-        """Returns what the namespaces that concern an object's namespace ask for, the narrowest first."""
-
-    @property
-    def finding(self) -> tuple[Finding, ...]:
-        """Says that the holds are unknown; empty while they are known."""
 
 
 class NamespaceHolds:
@@ -61,7 +45,7 @@ class NamespaceHolds:
         self._problem = ""
         self._tried = asyncio.Event()
         self._reflector: Reflector[HoldRequest] = Reflector(
-            hub, NAMESPACES, _Namespace, _request, name="namespaces", on_problem=self._note, clock=clock
+            hub, NAMESPACES, WithMetadata, _request, name="namespaces", on_problem=self._note, clock=clock
         )
 
     async def run(self) -> None:
@@ -90,12 +74,7 @@ class NamespaceHolds:
 
     def follow(self, wake: Callable[[str], None]) -> Callable[[], None]:
         """Calls `wake` with each namespace whose hold changes, "" for all. Returns what stops that."""
-
-        def changed(change: Change[HoldRequest]) -> None:
-            name = change.key[1]
-            wake("" if name == self._own else name)
-
-        return self._reflector.subscribe(changed)
+        return self._reflector.subscribe(lambda key, *_: wake("" if key[1] == self._own else key[1]))
 
     def _note(self, problem: str | None) -> None:
         if problem and not self._reflector.synced.is_set() and problem != self._problem:
@@ -135,7 +114,7 @@ def _unknown(why: str) -> Finding:
     return Finding(UNREADABLE, f"namespaces cannot be read, so their holds are unknown: {why}")
 
 
-def _request(namespace: _Namespace) -> HoldRequest | None:
+def _request(namespace: WithMetadata) -> HoldRequest | None:
     return hold_request(namespace.metadata.annotations, namespace.metadata.name)
 
 

@@ -24,12 +24,13 @@ from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import GROUP, VERSION, FederatedHPASpec
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
-from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
+from fedhpa.api.free_json import entries
+from fedhpa.api.identity import IDENTITY_PATH, valid_uid
 from fedhpa.api.member_hpas import HUB_ID_FLAG
 from fedhpa.api.shape import properties
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import known_time
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.wire import ObjectMeta, WithMetadata
 from fedhpa.decision import Blocked, Finding
 from fedhpa.kube import ApiClient, contain, resource_path
 
@@ -138,7 +139,7 @@ class HubIdentity:
 
     async def _read(self) -> None:
         try:
-            found = await self._hub.get(IDENTITY_PATH, IdentityNamespace, deadline=DEADLINE_SECONDS)
+            found = await self._hub.get(IDENTITY_PATH, WithMetadata, deadline=DEADLINE_SECONDS)
             self.id, reason = valid_uid(found.metadata.uid), "it has no usable UID"
         except FedHPAError as error:
             reason = str(error)
@@ -228,7 +229,9 @@ class HubCheck:
         written = status_written(raw, KARMADA_MANAGER)
         if not contest.is_known:
             contest.is_known = True
-            written = now if _found_before(raw) else written
+            blocked = entries(raw, "status", "conditions")
+            if any(one.get("reason") == ANOTHER_CONTROLLER for one in blocked):
+                written = now  # another controller blocked it before
         seen = (written, contest.since)
         last = max((at for at in seen if at is not None and 0 <= now - at < ACTIVE_SECONDS), default=None)
         self.note_contest(contest, last)
@@ -328,16 +331,6 @@ def is_foreign(definition: Mapping[str, Any]) -> bool:
     """True if the CRD of FederatedHPAs is that of another project, and not an older one of ours."""
     # Every CRD of ours has these.
     return bool(pruned_paths(definition, ("spec.mode", "spec.dryRun")))
-
-
-def _found_before(raw: Mapping[str, Any]) -> bool:
-    """True if another controller blocked the object by its stored conditions."""
-    status = raw.get("status")
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    return any(
-        isinstance(condition, Mapping) and condition.get("reason") == ANOTHER_CONTROLLER
-        for condition in (conditions if isinstance(conditions, list) else ())
-    )
 
 
 def status_written(raw: Mapping[str, Any], manager: str) -> float | None:

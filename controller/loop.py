@@ -14,14 +14,13 @@ import contextlib
 import functools
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from controller.shards import place_of
 from fedhpa.kube import (
     ApiClient,
-    Change,
     Key,
     Reflector,
     contain,
@@ -57,10 +56,11 @@ class _Failed(NamedTuple):
 
 
 class _Noted(NamedTuple):
-    """A change of an object for the worker, and what is known of the object in another shard."""
+    """An object for the worker, before and after a change, and what is known of it in another shard."""
 
     key: Key
-    change: Change[Object] | None
+    old: Object | None
+    new: Object | None
     foreign: Foreign | None
 
 
@@ -104,7 +104,7 @@ class Worker(Protocol[K]):
     async def begin(self) -> Iterable[K]:
         """Read what no object tells, once all objects are known. Returns the keys that are due."""
 
-    def changed(self, change: Change[Object]) -> Iterable[K]:
+    def changed(self, key: Key, old: Object | None, new: Object | None) -> Iterable[K]:
         """Note a change of an object. Returns the keys that are due because of it."""
 
     def taken(self, key: K) -> None:
@@ -226,11 +226,9 @@ class WorkQueue(Generic[K]):
     async def _wait_change(self, seconds: float | None) -> None:
         if self._longest_wait is not None:
             seconds = self._longest_wait if seconds is None else min(seconds, self._longest_wait)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
 
 class Loop(Generic[K]):
@@ -287,7 +285,7 @@ class Loop(Generic[K]):
 
     async def run(self) -> None:
         """Work on every key when it is due, until cancelled."""
-        unsubscribe = self._reflector.subscribe(lambda change: self._note(change.key, change.new))
+        unsubscribe = self._reflector.subscribe(lambda key, _, new: self._note(key, new))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervise("objects-watch", self._reflector.run))
@@ -311,10 +309,10 @@ class Loop(Generic[K]):
                 # A thousand objects take longer to decode than the event loop may be held.
                 await asyncio.sleep(0)
                 began = self._clock()
-            named = noted.key
+            named, old, new, foreign = noted
             try:
-                self._worker.foreign_changed(named, noted.foreign)
-                for key in () if noted.change is None else self._worker.changed(noted.change):
+                self._worker.foreign_changed(named, foreign)
+                for key in () if old is new is None else self._worker.changed(named, old, new):
                     self._queue.add(key)
             except Exception as error:  # the changes of other objects are noted all the same
                 report_failure("objects-changes", error, namespace=named[0], name=named[1])
@@ -388,11 +386,7 @@ class Loop(Generic[K]):
             self.objects[key] = owned
         elif old is not None:
             del self.objects[key]
-        change: Change[Object] | None = None
-        if old is not None or owned is not None:
-            kind: Literal["ADDED", "MODIFIED", "DELETED"] = "MODIFIED" if old is not None else "ADDED"
-            change = Change(kind if owned is not None else "DELETED", key, old, owned)
-        self._changes.put_nowait(_Noted(key, change, foreign))
+        self._changes.put_nowait(_Noted(key, old, owned, foreign))
 
     def _note_unreadable(self, key: Key, uid: str, message: str) -> None:
         # Nobody knows its target, so the shard of its namespace's objects without target reports it.

@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
-import msgspec
-
 from controller.flags import Settings
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.member_sources import (
@@ -20,19 +18,13 @@ from fedhpa.api.member_sources import (
     PROFILES,
     MemberSources,
 )
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.wire import WithMetadata
 from fedhpa.kube import ApiClient, Clock, resource_path
 from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry
 
 # Enough to list the clusters and to wait for each member's deadline.
 SYNC_SECONDS: Final = 20.0
 HUB_SECONDS: Final = 10.0
-
-
-class _AnyObject(msgspec.Struct, frozen=True):
-    """An object, decoded only for its name."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 def member_registry(hub: ApiClient, settings: Settings, clock: Clock) -> MemberRegistry:
@@ -70,7 +62,7 @@ async def _check_permissions(hub: ApiClient, sources: MemberSources) -> None:
         if CLUSTER_PROFILES in sources.names:
             for namespace in sources.profile_namespaces:
                 path = resource_path(PROFILE_API_VERSION, PROFILES, namespace)
-                await hub.list(path, _AnyObject, idle=HUB_SECONDS)
+                await hub.list(path, WithMetadata, idle=HUB_SECONDS)
         if ARGOCD in sources.names:
             await _check_secrets(hub, {(sources.argocd_namespace, name) for name in sources.argocd_secrets})
     except ApiError as error:
@@ -95,7 +87,7 @@ async def _check_secrets(hub: ApiClient, wanted: Collection[tuple[str, str]]) ->
     for namespace, name in sorted(wanted):
         selector = "" if name == ALL else f"metadata.name={name}"
         await hub.list(
-            resource_path("v1", "secrets", namespace), _AnyObject, field_selector=selector, idle=HUB_SECONDS
+            resource_path("v1", "secrets", namespace), WithMetadata, field_selector=selector, idle=HUB_SECONDS
         )
 
 

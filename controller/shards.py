@@ -142,14 +142,6 @@ class _Lease(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class _ObservedLease:
-    """A Lease, and when it was first seen in this state, by our clock."""
-
-    lease: _Lease
-    at: float
-
-
-@dataclass
 class ShardLeases:
     """The Leases of all shards at the last read. A Lease is live while it is renewed, by our clock."""
 
@@ -158,7 +150,8 @@ class ShardLeases:
     timing: LeaseTiming
     clock: Callable[[], float]
     kind: str = ""
-    _observed: dict[str, _ObservedLease] = field(default_factory=dict)
+    # By name, each Lease and when it was first seen in this state, by our clock.
+    _observed: dict[str, tuple[_Lease, float]] = field(default_factory=dict)
     _read_at: float = float("-inf")
     # True if the last list was refused for a missing right.
     _refused: bool = False
@@ -181,12 +174,11 @@ class ShardLeases:
             for lease in listing.items
             if (shard := lease.shard) is not None and shard.kind == self.kind
         }
-        for name, lease in found.items():
-            before = self._observed.get(name)
-            at = self.clock() if before is None or before.lease.spec != lease.spec else before.at
-            self._observed[name] = _ObservedLease(lease, at)
-        for name in [name for name in self._observed if name not in found]:
-            del self._observed[name]
+        known, now = self._observed, self.clock()
+        self._observed = {
+            name: (lease, known[name][1] if name in known and known[name][0].spec == lease.spec else now)
+            for name, lease in found.items()
+        }
         self._read_at = began
         return True
 
@@ -207,15 +199,15 @@ class ShardLeases:
 
     def requested_by(self, shard: Shard) -> str:
         """The identity that requested a shard; "" without a request."""
-        observed = self._observed.get(shard.lease)
-        return "" if observed is None else observed.lease.requested_by
+        known = self._observed.get(shard.lease)
+        return "" if known is None else known[0].requested_by
 
     def _live(self) -> dict[Shard, str]:
         live = {}
-        for observed in self._observed.values():
-            shard, spec = observed.lease.shard, observed.lease.spec
+        for lease, at in self._observed.values():
+            shard, spec = lease.shard, lease.spec
             duration = spec.leaseDurationSeconds or self.timing.lease_duration
-            if shard is not None and spec.holderIdentity and self.clock() < observed.at + duration:
+            if shard is not None and spec.holderIdentity and self.clock() < at + duration:
                 live[shard] = spec.holderIdentity
         return live
 

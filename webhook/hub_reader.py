@@ -35,7 +35,6 @@ from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.kube import (
     ApiClient,
     ApiConfig,
-    Change,
     Clock,
     Reflector,
     follow_config,
@@ -150,11 +149,8 @@ class HubReader:
             name=kind,
             clock=self._clock.monotonic,
         )
-        reflector.subscribe(self._changed)
+        reflector.subscribe(lambda _, old, new: self._index.replace(old, new))
         return reflector
-
-    def _changed(self, change: Change[Autoscaler]) -> None:
-        self._index.replace(change.old, change.new)
 
 
 def warn_competitors(autoscaler: Autoscaler, competitors: Iterable[Autoscaler]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import structlog
 
 from controller.publish import FIELD_MANAGER
 from fedhpa.decision import Finding
-from fedhpa.kube import ApiClient, Change, Reflector, Resource, delete_if_there, supervise
+from fedhpa.kube import ApiClient, Reflector, Resource, delete_if_there, supervise
 
 HUB_SECONDS: Final = 10.0
 NOT_OWNED: Final = "NotOwned"
@@ -85,7 +85,7 @@ class KeptObjects(WantedWatches, Generic[T]):
         reflector: Reflector[Stored[T]] = Reflector(
             hub, resource.path(namespace), dict[str, Any], read, name=resource.plural, clock=clock
         )
-        reflector.subscribe(self._changed)
+        reflector.subscribe(lambda key, _, new: self._note(*key, new))
         super().__init__(reflector)
 
     def of(self, namespace: str) -> Mapping[str, Stored[T]]:
@@ -138,9 +138,6 @@ class KeptObjects(WantedWatches, Generic[T]):
             answer = await self._hub.put(path, body, deadline=HUB_SECONDS, manager=FIELD_MANAGER)
         self._note(namespace, name, self._read(answer.json()))
         log.info("published", kind=self._resource.kind, namespace=namespace, name=name)
-
-    def _changed(self, change: Change[Stored[T]]) -> None:
-        self._note(*change.key, change.new)
 
     def _note(self, namespace: str, name: str, found: Stored[T] | None) -> None:
         if found is not None:

@@ -17,7 +17,7 @@ import msgspec
 from controller.apply.member_hpas import FIELD_MANAGER
 from controller.apply.scales import WritableScale, set_replicas
 from fedhpa.api.errors import Conflict, FedHPAError
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.wire import ObjectMeta, WithMetadata
 from fedhpa.kube import ApiClient, get_scale
 
 RETAIN_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
@@ -25,12 +25,6 @@ RETAIN: Final = "true"
 # They stand where we set the label, or suspended the scheduler. The value is the uid of the FederatedHPA.
 RETAINED_BY: Final = "autoscaling.karmada.io/replicas-retained-by"
 SUSPENDED_BY: Final = "autoscaling.karmada.io/scheduling-suspended-by"
-
-
-class WithMetadata(msgspec.Struct, frozen=True):
-    """The metadata of an object of any kind."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class TargetCluster(msgspec.Struct, frozen=True):

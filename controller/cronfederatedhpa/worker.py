@@ -27,7 +27,7 @@ from controller.shards import ALL, Shard, place_of
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
-from fedhpa.kube import ApiClient, Change, Key, Reflector, resource_path
+from fedhpa.kube import ApiClient, Key, Reflector, resource_path
 
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
@@ -86,7 +86,7 @@ class WorkloadOwners:
         self.reflector: Reflector[Autoscaler] = Reflector(
             hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
         )
-        self.reflector.subscribe(lambda change: self._index.replace(change.old, change.new))
+        self.reflector.subscribe(lambda _, old, new: self._index.replace(old, new))
 
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
@@ -148,13 +148,13 @@ class CronWorker(Worker[TargetKey]):
     def _owns(self, target: TargetKey) -> bool:
         return self._shard.owns((target.namespace, target.kind, target.name))
 
-    def _owner_changed(self, change: Change[Autoscaler]) -> None:
+    def _owner_changed(self, key: Key, old: Autoscaler | None, new: Autoscaler | None) -> None:
         """Wakes the workloads of a FederatedHPA, and itself as a target if it came or went."""
-        for each in (change.old, change.new):
+        for each in (old, new):
             if each is not None and self.objects.of(target := TargetKey(*each.target)):
                 self.loop.wake(target)
-        itself = TargetKey(change.key[0], GROUP, KIND, change.key[1])
-        if self._reconciler.units.looks_again(itself, present=change.new is not None):
+        itself = TargetKey(key[0], GROUP, KIND, key[1])
+        if self._reconciler.units.looks_again(itself, present=new is not None):
             self.loop.wake(itself)
 
     async def forget_former_owners(self) -> None:
@@ -171,15 +171,15 @@ class CronWorker(Worker[TargetKey]):
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
         return await self._reconciler.units.load(self._owns)
 
-    def changed(self, change: Change[Object]) -> set[TargetKey]:
+    def changed(self, key: Key, old: Object | None, new: Object | None) -> set[TargetKey]:  # noqa: ARG002
         """Note an object. Returns the targets that it had and has, and those with windows of it."""
-        key, windows = change.key, self._reconciler.units.targets_of(change.key)
-        if change.new is None:
+        windows = self._reconciler.units.targets_of(key)
+        if new is None:
             return self.objects.remove(key) | windows
         try:
-            touched = self.objects.put(CronObject.of(change.new))
+            touched = self.objects.put(CronObject.of(new))
         except InvalidObject as error:
-            self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
+            self.unreadable(key, str(new["metadata"].get("uid", "")), str(error))
             return self.objects.remove(key)
         return touched | windows if touched else touched
 

@@ -90,15 +90,6 @@ def by_affinity(
     return Candidates(tuple(sorted(chosen | left)), left, selection.named & chosen)
 
 
-def narrowed(found: Candidates, decided: Collection[str], running: Collection[str]) -> Candidates:
-    """The candidates that another scheduler has `decided` on, and the `running` ones that it left."""
-    chosen = {name for name in found.names if name in decided and name not in found.deselected}
-    left = frozenset(name for name in found.names if name in running and name not in chosen)
-    return replace(
-        found, names=tuple(sorted(chosen | left)), deselected=left, named=found.named & frozenset(chosen)
-    )
-
-
 def with_gone(
     candidates: Candidates,
     memory: ObjectMemory,
@@ -193,7 +184,10 @@ class Direct:
         if not hpa.spec.follows:
             return found, None
         decided, unfollowed = self._followed(key, hpa, memory, now)
-        return narrowed(found, decided, running), unfollowed
+        chosen = (decided & frozenset(found.names)) - found.deselected
+        left = (frozenset(found.names) & frozenset(running)) - chosen
+        names, named = tuple(sorted(chosen | left)), found.named & chosen
+        return replace(found, names=names, deselected=left, named=named), unfollowed
 
     async def template(self, workload: Workload) -> WritableScale | None:  # noqa: ARG002  # there is none
         """The scale of the template on the hub; None, because the members have the scales."""

@@ -21,7 +21,7 @@ from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.kube import ApiClient, Change, Key, Reflector, report_failure, resource_path
+from fedhpa.kube import ApiClient, Key, Reflector, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
 
@@ -211,11 +211,11 @@ def _by_namespace(watch: Reflector[MemberHpa]) -> Mapping[str, Mapping[str, Memb
     if not isinstance(watch.derived, dict):
         index: dict[str, dict[str, MemberHpa]] = {}
 
-        def note(change: Change[MemberHpa]) -> None:
-            namespace, name = change.key
+        def note(key: Key, _: MemberHpa | None, new: MemberHpa | None) -> None:
+            namespace, name = key
             index.setdefault(namespace, {}).pop(name, None)
-            if change.new is not None:
-                index[namespace][name] = change.new
+            if new is not None:
+                index[namespace][name] = new
 
         for (namespace, name), one in watch.store.items():
             index.setdefault(namespace, {})[name] = one

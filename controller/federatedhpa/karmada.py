@@ -16,7 +16,7 @@ import msgspec
 
 from controller.apply.member_hpas import MemberHpaWriter, WorkWriter
 from controller.apply.scales import WritableScale
-from controller.apply.template import BindingSpec, Bound, WithMetadata
+from controller.apply.template import BindingSpec, Bound
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
 from controller.federatedhpa.memory import ObjectMemory
@@ -26,7 +26,7 @@ from fedhpa.api.member_hpas import Owner
 from fedhpa.api.propagation import DIVIDED, Placement
 from fedhpa.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, tolerated_for
 from fedhpa.api.texts import one_line
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.wire import ObjectMeta, WithMetadata
 from fedhpa.decision import DISTRIBUTED, ScalingObject
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, ResourceMapper, get_scale
 from fedhpa.members import Member
@@ -127,8 +127,12 @@ class Karmada:
     ) -> tuple[Candidates, str | None]:
         """The candidates as `Direct.clusters` returns them. Raises NoBinding and TargetUnreadable, too."""
         found = await self._by_binding(workload)
-        unable = memory.state.unable
-        return on_karmada(found, spec, self._members, unable, self._duplicates, running), None
+        if spec.get("mode") == DISTRIBUTED:
+            unable, duplicates = memory.state.unable, self._duplicates
+            found = _by_placement(found, spec, self._members, unable, duplicates, running)
+        if found.bound is not None and not (found.names or found.bound.begins):
+            raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
+        return found, None
 
     async def template(self, workload: Workload) -> WritableScale | None:
         """The scale of the template on the hub. Raises ApiError that says where the workload is instead."""
@@ -159,92 +163,63 @@ class Karmada:
             raise
 
     async def _by_binding(self, workload: Workload) -> Candidates:
+        """The clusters that Karmada's scheduler chose for a workload, from its ResourceBinding.
+
+        Raises TargetUnreadable, NoBinding, or ApiError if the hub does not answer.
+        """
         try:
-            return await by_binding(
-                self._hub, self._mapper, workload.resource, workload.namespace, workload.name, self._members
+            bindings = await self._mapper.resolve(
+                BINDING_API, "ResourceBinding", deadline=HUB_DEADLINE_SECONDS
             )
-        except TargetUnreadable as error:
+        except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
+            return Candidates(tuple(sorted(self._members)))
+        path, namespace, target = workload.path, workload.namespace, workload.resource
+        try:
+            template = await self._hub.get(
+                path, WithMetadata, kind=target.kind, deadline=HUB_DEADLINE_SECONDS
+            )
+        except ApiError as error:
             text = await self._search.unreadable_on_hub(workload, error, scale=False)
             raise TargetUnreadable(text, status=error.status, reason=error.reason) from error
-
-
-async def by_binding(
-    hub: ApiClient,
-    mapper: ResourceMapper,
-    target: Resource,
-    namespace: str,
-    name: str,
-    members: Mapping[str, Member],
-) -> Candidates:
-    """The clusters that Karmada's scheduler chose for a workload, from its ResourceBinding.
-
-    Raises TargetUnreadable, NoBinding, or ApiError if the hub does not answer.
-    """
-    try:
-        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=HUB_DEADLINE_SECONDS)
-    except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
-        return Candidates(tuple(sorted(members)))
-    try:
-        path = target.path(namespace, name)
-        template = await hub.get(path, WithMetadata, kind=target.kind, deadline=HUB_DEADLINE_SECONDS)
-    except ApiError as error:
-        raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
-    labels = template.metadata.labels or {}
-    selector = next((f"{label}={labels[label]}" for label in POLICY_LABELS if label in labels), "")
-    if not selector:
-        raise NoBinding("the scale target has no label of a policy's permanent-id: propagate it by a policy")
-    listing = await hub.list(bindings.path(namespace), _Binding, label_selector=selector)
-    reference = _ResourceReference(target.api_version, target.kind, namespace, name)
-    for binding in listing.items:
-        if binding.spec.resource == reference:
-            targets, placement = binding.spec.clusters or (), binding.spec.placement
-            return Candidates(
-                tuple(sorted({target.name for target in targets})),
-                scheduling="" if placement is None else placement.scheduling,
-                shares={target.name: target.replicas for target in targets if target.replicas is not None},
-                bound=_bound(path, template.metadata, bindings, binding),
-                placement=placement,
-                group=binding.status.schedulerObservingAffinityName,
-                evictions={
-                    one.fromCluster: one_line(f"Karmada evicts it ({one.producer}: {one.reason})", _MAX_TASK)
-                    for one in binding.spec.gracefulEvictionTasks or ()
-                },
+        labels = template.metadata.labels or {}
+        selector = next((f"{label}={labels[label]}" for label in POLICY_LABELS if label in labels), "")
+        if not selector:
+            raise NoBinding(
+                "the scale target has no label of a policy's permanent-id: propagate it by a policy"
             )
-    raise NoBinding("no ResourceBinding matches the scale target")
+        listing = await self._hub.list(bindings.path(namespace), _Binding, label_selector=selector)
+        reference = _ResourceReference(target.api_version, target.kind, namespace, workload.name)
+        for binding in listing.items:
+            if binding.spec.resource == reference:
+                return _candidates(binding, bindings, path, template.metadata)
+        raise NoBinding("no ResourceBinding matches the scale target")
 
 
-def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Binding) -> Bound:
+def _candidates(binding: _Binding, bindings: Resource, path: str, template: ObjectMeta) -> Candidates:
     spec, metadata = binding.spec, binding.metadata
-    return Bound(
-        template_path=path,
-        template=template,
-        binding_path=bindings.path(metadata.namespace, metadata.name),
-        binding=metadata,
-        suspended=spec.suspension is not None and spec.suspension.scheduling is True,
-        replicas=spec.replicas,
-        shares={target.name: target.replicas for target in spec.clusters or ()},
-        divided=spec.placement is not None and spec.placement.scheduling == DIVIDED,
+    placement, shares = spec.placement, {target.name: target.replicas for target in spec.clusters or ()}
+    scheduling = "" if placement is None else placement.scheduling
+    return Candidates(
+        tuple(sorted(shares)),
+        scheduling=scheduling,
+        shares={name: replicas for name, replicas in shares.items() if replicas is not None},
+        bound=Bound(
+            template_path=path,
+            template=template,
+            binding_path=bindings.path(metadata.namespace, metadata.name),
+            binding=metadata,
+            suspended=spec.suspension is not None and spec.suspension.scheduling is True,
+            replicas=spec.replicas,
+            shares=shares,
+            divided=scheduling == DIVIDED,
+        ),
+        placement=placement,
+        group=binding.status.schedulerObservingAffinityName,
+        evictions={
+            one.fromCluster: one_line(f"Karmada evicts it ({one.producer}: {one.reason})", _MAX_TASK)
+            for one in spec.gracefulEvictionTasks or ()
+        },
     )
-
-
-def on_karmada(
-    found: Candidates,
-    spec: Mapping[str, Any],
-    members: Mapping[str, Member],
-    unable: Collection[str],
-    duplicates: Collection[str] = (),
-    running: Collection[str] = (),
-) -> Candidates:
-    """Returns the candidates of an object, from those that the ResourceBinding gives.
-
-    Clusters that are `unable` take no replicas, and those that are `running` have some. Raises NoBinding
-    without any candidate, and InvalidObject for an affinity that cannot be read.
-    """
-    if spec.get("mode") == DISTRIBUTED:
-        found = _by_placement(found, spec, members, unable, duplicates, running)
-    if found.bound is not None and not (found.names or found.bound.begins):
-        raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
-    return found
 
 
 def _by_placement(

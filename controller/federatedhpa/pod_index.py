@@ -8,9 +8,8 @@ once.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,7 +17,7 @@ from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Entry, Fetched
 from fedhpa.decision import Answers, ClusterScale, ClusterSnapshot, Failure, WorkloadReading
-from fedhpa.kube import Change, Key, Reflector
+from fedhpa.kube import Key, Reflector
 from fedhpa.members import Member, Query, ScaleCache, SharedLists
 from fedhpa.scaling import IGNORED, PodRecord, UsageRecord
 
@@ -37,13 +36,9 @@ UsageList = Fetched[tuple[UsageRecord, ...]]
 NO_USAGE: Final[UsageList] = Fetched((), 0.0)
 
 
-@dataclass(eq=False)
-class _LabelSet:
-    """Labels that several pods share, these pods by name, and the selections that match the labels."""
-
-    labels: Labels
-    matching: list[PodSelection]
-    pods: dict[str, PodRecord] = field(default_factory=dict)
+# The pods that share one label set, by name; and those of several label sets, by the id of each.
+LabelSet: TypeAlias = dict[str, PodRecord]
+LabelSets: TypeAlias = dict[int, LabelSet]
 
 
 class Doubt(msgspec.Struct, gc=False):
@@ -64,10 +59,10 @@ def numbers_of(scale: Scale) -> ClusterScale:
 class PodSelection:
     """The pods that one selector matches."""
 
-    def __init__(self, selector: Selector, used_at: float, sets: Iterable[_LabelSet]) -> None:
+    def __init__(self, selector: Selector, used_at: float, sets: LabelSets) -> None:
         self.selector = selector
         self.used_at = used_at
-        self.sets = list(sets)
+        self.sets = sets
         self.doubt = Doubt()
         self._pods: tuple[PodRecord, ...] | None = None
         self._active: int | None = None
@@ -80,7 +75,7 @@ class PodSelection:
     def pods(self) -> tuple[PodRecord, ...]:
         """All pods; the same tuple until one changes."""
         if self._pods is None:
-            self._pods = tuple([pod for one in self.sets for pod in one.pods.values()])
+            self._pods = tuple([pod for one in self.sets.values() for pod in one.values()])
         return self._pods
 
     @property
@@ -94,13 +89,13 @@ class PodSelection:
     def names(self) -> Collection[str]:
         """The names of all pods."""
         if len(self.sets) == 1:
-            return self.sets[0].pods.keys()
-        return {name for one in self.sets for name in one.pods}
+            return next(iter(self.sets.values())).keys()
+        return {name for one in self.sets.values() for name in one}
 
     def scaled_by(self, path: str, scale: Scale) -> tuple[ClusterScale, WorkloadReading]:
         """The numbers of the scale, and the workload at `path` with its pods; the same until one changes."""
         if self._workload is None or self._workload[1].scale is not scale:
-            sets = tuple([one.labels for one in self.sets])
+            sets = tuple([_labels_of(one) for one in self.sets.values()])
             reading = WorkloadReading(path=path, scale=scale, selector=self.selector, label_sets=sets)
             self._workload = numbers_of(scale), reading
         return self._workload
@@ -130,7 +125,9 @@ class PodIndex:
         self._pods = pods
         self._clock = clock
         self._selections: dict[str, PodSelection] = {}
-        self._label_sets: dict[int, _LabelSet] = {}
+        self._label_sets: LabelSets = {}
+        # The selections that match each label set.
+        self._matching: dict[int, list[PodSelection]] = {}
         self._fetched: UsageList | None = None
         self._usage: dict[str, UsageRecord] = {}
         self._unmatched: set[str] = set()
@@ -178,7 +175,7 @@ class PodIndex:
         if self._fetched is not fetched:
             self._index_usage(fetched)
         records = self._usage
-        own = [records[name] for one in selection.sets for name in one.pods if name in records]
+        own = [records[name] for one in selection.sets.values() for name in one if name in records]
         if self._unmatched:
             names = selection.names
             for name in self._unmatched:
@@ -216,10 +213,10 @@ class PodIndex:
             implausible_for=0.0,
         )
 
-    def change(self, change: Change[PodRecord]) -> None:
+    def change(self, key: Key, old: PodRecord | None, new: PodRecord | None) -> None:
         """Apply a change of the watched pods."""
-        old = change.old if change.old is not None and self._in_namespace(change.old) else None
-        new = change.new if change.new is not None and self._in_namespace(change.new) else None
+        old = old if old is not None and self._in_namespace(old) else None
+        new = new if new is not None and self._in_namespace(new) else None
         if old is not None and (new is None or new.labels is not old.labels):
             self._remove(old)
             old = None
@@ -227,12 +224,9 @@ class PodIndex:
             if old is None:
                 self._insert(new)
             else:
-                known = self._label_sets[id(new.labels)]
-                known.pods[new.name] = new
-                for selection in known.matching:
-                    selection.invalidate()
-        if change.key[1] in self._usage and old is None:
-            name = change.key[1]
+                self._label_sets[id(new.labels)][new.name] = new
+                self._invalidate(new)
+        if (name := key[1]) in self._usage and old is None:
             self._unmatched.discard(name)
             self._unmatched |= self._match({name: self._usage[name]})
             for selection in self._selections.values():
@@ -243,12 +237,12 @@ class PodIndex:
         for other, unused in [(t, s) for t, s in self._selections.items() if now - s.used_at > KEEP_SECONDS]:
             del self._selections[other]
             unused.invalidate()  # a look that still has it must not use it
-            for known in self._label_sets.values():
-                known.matching = [one for one in known.matching if one is not unused]
-        sets = [known for known in self._label_sets.values() if selector.matches(known.labels)]
+            for known in unused.sets:
+                self._matching[known].remove(unused)
+        sets = {key: one for key, one in self._label_sets.items() if selector.matches(_labels_of(one))}
         found = self._selections[text] = PodSelection(selector, now, sets)
         for known in sets:
-            known.matching.append(found)
+            self._matching[known].append(found)
         return found
 
     def _in_namespace(self, pod: PodRecord) -> bool:
@@ -256,25 +250,27 @@ class PodIndex:
         return pod.namespace in ("", self._namespace)
 
     def _insert(self, pod: PodRecord) -> None:
-        known = self._label_sets.get(id(pod.labels))
+        key = id(pod.labels)
+        known = self._label_sets.get(key)
         if known is None:
             matching = [one for one in self._selections.values() if one.selector.matches(pod.labels)]
-            known = self._label_sets[id(pod.labels)] = _LabelSet(pod.labels, matching)
-            for selection in matching:
-                selection.sets.append(known)
-        known.pods[pod.name] = pod
-        for selection in known.matching:
-            selection.invalidate()
+            known, self._matching[key] = {}, matching
+            for sets in (self._label_sets, *(one.sets for one in matching)):
+                sets[key] = known
+        known[pod.name] = pod
+        self._invalidate(pod)
 
     def _remove(self, pod: PodRecord) -> None:
-        known = self._label_sets[id(pod.labels)]
-        known.pods.pop(pod.name, None)
-        for selection in known.matching:
+        key = id(pod.labels)
+        self._label_sets[key].pop(pod.name, None)
+        self._invalidate(pod)
+        if not self._label_sets[key]:
+            for sets in (self._label_sets, *(one.sets for one in self._matching.pop(key))):
+                del sets[key]
+
+    def _invalidate(self, pod: PodRecord) -> None:
+        for selection in self._matching[id(pod.labels)]:
             selection.invalidate()
-        if not known.pods:
-            del self._label_sets[id(pod.labels)]
-            for selection in known.matching:
-                selection.sets.remove(known)
 
     def _index_usage(self, fetched: UsageList) -> None:
         places = ("", self._namespace)
@@ -368,6 +364,10 @@ class Look:
             known = msgspec.structs.replace(known, usage=self.index.usage(usage, selected))
             selected.reading, selected.usage = known, usage
         return known
+
+
+def _labels_of(known: LabelSet) -> Labels:
+    return next(iter(known.values())).labels
 
 
 def pod_index(reflector: Reflector[PodRecord], namespace: str, clock: Callable[[], float]) -> PodIndex:

@@ -30,13 +30,13 @@ from controller.federatedhpa.snapshot import SnapshotBuilder, until_slot
 from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot
+from controller.loop import RETRY_SECONDS, Foreign, Object, Objects, Slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.member_hpas import Owner
 from fedhpa.decision import ASSIGNED, DISTRIBUTED, NO_RECORD, Blocked, Decision, Event, Snapshot
-from fedhpa.kube import ApiClient, Change, EventRecorder, Key
+from fedhpa.kube import ApiClient, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
 
@@ -107,13 +107,12 @@ class FederatedHPAReconciler:
         """Nothing is due but what changed."""
         return ()
 
-    def changed(self, change: Change[dict[str, Any]]) -> Iterable[Key]:
+    def changed(self, key: Key, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Return an object whose spec or hold changed, and forget one that is gone."""
-        if change.new is None:
-            self.forget(change.key)
+        if new is None:
+            self.forget(key)
             return ()
-        same = change.old is not None and asked_at_once(change.old) == asked_at_once(change.new)
-        return () if same else (change.key,)
+        return () if old is not None and asked_at_once(old) == asked_at_once(new) else (key,)
 
     def taken(self, key: Key) -> None:
         """Nothing waits for other objects."""

@@ -32,7 +32,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.pod_index import Look
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
-from controller.holds import Holds, member_spec
+from controller.holds import HoldOfNamespace, NamespaceHolds, member_spec
 from controller.placement.placements import Placements, nowhere_yet
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
@@ -105,7 +105,7 @@ class SnapshotBuilder:
         clock: Callable[[], float],
         reads_nodes: bool = False,
         duplicates: Mapping[str, Member] = MappingProxyType({}),
-        holds: Holds | None = None,
+        holds: NamespaceHolds | HoldOfNamespace | None = None,
         gone: Callable[[str], Gone | None] = lambda _: None,
     ) -> None:
         self._hub, self._gone, self._holds = hub, gone, holds

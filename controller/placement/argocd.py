@@ -41,54 +41,42 @@ class Decisions(NamedTuple):
     owner: Owner
 
 
-class ArgoPlacements:
+class ArgoPlacements(KeptObjects[Decisions]):
     """Keeps the Placements in Argo CD's `namespace`."""
 
     def __init__(self, hub: ApiClient, namespace: str, clock: Callable[[], float]) -> None:
-        self._hub = hub
+        super().__init__(hub, PLACEMENTS, _stored, namespace=namespace, clock=clock)
         self.namespace = namespace
-        self._kept: KeptObjects[Decisions] = KeptObjects(
-            hub, PLACEMENTS, _stored, namespace=namespace, clock=clock
-        )
 
-    async def run(self) -> None:
-        """Watch the Placements until cancelled."""
-        await self._kept.run()
-
-    @property
-    def begins(self) -> bool:
-        """True until the Placements are listed, or that failed."""
-        return self._kept.begins
-
-    async def apply(
+    async def publish(
         self, metadata: Mapping[str, Any], clusters: Iterable[PublishedCluster], members: Mapping[str, Member]
     ) -> tuple[Finding, ...]:
         """Makes the Placement of the object with this `metadata` equal to `clusters`. Returns problems.
 
         Raises Conflict and ApiError.
         """
-        if problem := self._kept.problem:
+        if problem := self.problem:
             return (Finding("PlacementsUnreadable", _unreadable(self.namespace, problem)),)
         name = placement_name(metadata["namespace"], metadata["name"])
         named = [(argocd_name(one.cluster, members), one.reason) for one in clusters]
         wanted = [new_placement(self.namespace, metadata, named)] if named else []
         former = [] if named else [name]
         owner = f"{metadata['namespace']}/{metadata['name']}"
-        return await self._kept.apply(self.namespace, owner, wanted, former)
+        return await self.apply(self.namespace, owner, wanted, former)
 
     async def collect(
         self, objects: Mapping[Key, Mapping[str, Any]], belongs_to_others: Callable[[Key], bool]
     ) -> None:
         """Deletes the Placements of objects that are gone or publish nothing any more."""
-        if self._kept.problem:
+        if self.problem:
             return
-        for name, found in tuple(self._kept.of(self.namespace).items()):
+        for name, found in tuple(self.of(self.namespace).items()):
             key = found.content.owner.key
             if found.owner and not belongs_to_others(key) and not _publishes(objects.get(key)):
-                remove = partial(self._remove, name, found)
+                remove = partial(self._collect, name, found)
                 await contain("placements", remove, lambda _: None, name=name)
 
-    async def _remove(self, name: str, found: Stored[Decisions]) -> None:
+    async def _collect(self, name: str, found: Stored[Decisions]) -> None:
         """Deletes a Placement whose object does not publish, as the hub itself says."""
         try:
             path = FEDERATED_HPAS.path(*found.content.owner.key)
@@ -99,7 +87,7 @@ class ArgoPlacements:
         if _publishes(raw):
             return  # the watch will show it
         try:
-            await self._kept.remove(self.namespace, name, found)
+            await self.remove(self.namespace, name, found)
         except ApiError as error:
             log.warning("placement not removed", name=name, error=str(error))
 

@@ -85,14 +85,14 @@ class Placements:
         self._argocd: ArgoPlacements | None = None
         if ARGOCD in settings.publishes_to:
             self._argocd = ArgoPlacements(hub, settings.sources.argocd_namespace, clock)
+        watches = self._decisions, self._profiles, self._argocd
+        self._watches = [one for one in watches if one is not None]
 
     async def run(self) -> None:
         """Watch what is needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._profiles.run())
-            group.create_task(self._decisions.run())
-            if self._argocd is not None:
-                group.create_task(self._argocd.run())
+            for watch in self._watches:
+                group.create_task(watch.run())
 
     async def collect(
         self, objects: Mapping[Key, Mapping[str, Any]], belongs_to_others: Callable[[Key], bool]
@@ -135,8 +135,8 @@ class Placements:
     def begins(self) -> bool:
         """True until everything was listed, or that failed."""
         # Each of them is asked, because that begins its watch.
-        begin = [self._decisions.begins, self._profiles.begins]
-        return any(begin) or (self._argocd is not None and self._argocd.begins)
+        begin = [watch.begins for watch in self._watches]
+        return any(begin)
 
     def _selected(self, namespace: str, hpa: ScalingObject) -> tuple[str, ...]:
         """Returns the members that the PlacementDecision lists. Raises InvalidObject."""
@@ -192,7 +192,7 @@ class Placements:
         try:
             problems += await self._publish(raw, write)
             if self._argocd is not None:
-                problems += await self._argocd.apply(raw["metadata"], write.clusters, self._members)
+                problems += await self._argocd.publish(raw["metadata"], write.clusters, self._members)
         except Conflict as error:
             # Somebody wrote it meanwhile: the watch shows what, and the next decision writes again.
             log.debug("placement superseded", error=str(error))

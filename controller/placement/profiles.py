@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from controller.apply.kept import WantedWatches
 from fedhpa.api.member_sources import PROFILE_API_VERSION, PROFILE_KIND, PROFILES
 from fedhpa.api.membership import CLUSTER_LABEL
 from fedhpa.api.placement_decisions import Profile
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.wire import WithMetadata
 from fedhpa.kube import ApiClient, Reflector, resource_path
 from fedhpa.members import Member
 
 FLAG: Final = "--clusterprofile-namespaces"
-
-
-class _Profile(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class ClusterProfiles(WantedWatches):
@@ -35,7 +29,7 @@ class ClusterProfiles(WantedWatches):
             Reflector(
                 hub,
                 resource_path(PROFILE_API_VERSION, PROFILES, namespace),
-                _Profile,
+                WithMetadata,
                 lambda found: (found.metadata.labels or {}).get(CLUSTER_LABEL, ""),
                 name=f"{PROFILES} {namespace}",
                 clock=clock,

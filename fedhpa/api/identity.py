@@ -11,19 +11,9 @@ from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-import msgspec
-
 from fedhpa.api.names import label_value
-from fedhpa.api.wire import ObjectMeta
 
 IDENTITY_PATH: Final = "/api/v1/namespaces/kube-system"
-
-
-class IdentityNamespace(msgspec.Struct, frozen=True):
-    """core/v1 Namespace: the part that identifies the cluster."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
 
 # With whole UIDs, the state of 300 clusters that help each other would exceed its bound of 48 KiB. 32 bits
 # tell apart the few clusters that had one name.

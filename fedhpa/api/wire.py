@@ -31,6 +31,12 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False):
     deletionTimestamp: str | None = None
 
 
+class WithMetadata(msgspec.Struct, frozen=True, gc=False):
+    """The metadata of an object of any kind."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ListMeta(msgspec.Struct, frozen=True, gc=False, rename={"continue_": "continue"}):
     """metav1.ListMeta."""
 

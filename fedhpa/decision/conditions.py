@@ -26,7 +26,7 @@ from fedhpa.decision.messages import (
     SOLE_OWNER,
     SURVIVES_CLUSTER_LOSS,
 )
-from fedhpa.decision.model import NORMAL, WARNING, Coverage, DecisionBuilder, Event, stored_time
+from fedhpa.decision.model import NORMAL, WARNING, Coverage, DecisionBuilder, Event
 from fedhpa.decision.placement import ClusterHeadroom, worst_loss
 from fedhpa.decision.snapshot import ClusterSnapshot
 
@@ -260,7 +260,7 @@ def _set(context: Context, status: bool | None, reason: str, message: str) -> No
     """
     before = context.builder.found(SURVIVES_CLUSTER_LOSS)
     if before is not None and status is not False and before.status != str(status or "Unknown"):
-        since = stored_time(before)
+        since = before.since
         if since is not None and 0 <= context.now - since < QUIET_SECONDS:
             return
     context.builder.condition(SURVIVES_CLUSTER_LOSS, status, reason, message)

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fedhpa.api.default_values import CORDON
-from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import (
     CORDONED,
@@ -24,12 +23,11 @@ from fedhpa.api.taints import (
     OWN_TAINTS,
     PROBE_TAINTS,
     STUCK,
-    Taint,
     Toleration,
     tolerated_for,
 )
 from fedhpa.api.texts import cut_line
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import known_time
 from fedhpa.decision.memory import NEW_MEMBER, Standing
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Snapshot
 from fedhpa.decision.spec import CENTRALIZED
@@ -232,16 +230,9 @@ def _taint_requests(
             continue
         tolerated = tolerated_for(taint, tolerations)
         if tolerated is not None:
-            delay, added = max(tolerated, SETTLED_SECONDS), _added(taint)
+            delay, added = max(tolerated, SETTLED_SECONDS), known_time(taint.timeAdded)
             at = None if added is None else min(added, now) + delay
             if taint.effect == NO_EXECUTE:
                 yield _Request(no_execute, f"{why}{who}", delay, at)
             else:
                 yield _Request(CORDONED, why, delay, at)
-
-
-def _added(taint: Taint) -> float | None:
-    try:
-        return parse_time(taint.timeAdded) if taint.timeAdded else None
-    except InvalidObject:
-        return None

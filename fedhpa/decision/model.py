@@ -8,9 +8,8 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.errors import InvalidObject
 from fedhpa.api.placement_decisions import Profile
-from fedhpa.api.times import format_time, parse_time
+from fedhpa.api.times import format_time, known_time
 from fedhpa.assignment import (
     TEMPLATE,
     Bounds,
@@ -42,6 +41,11 @@ class StatusCondition(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     last_transition_time: str | None = ""
     observed_generation: JSON = None
+
+    @property
+    def since(self) -> float | None:
+        """When the status changed, in POSIX seconds; None if that cannot be read."""
+        return known_time(self.last_transition_time)
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -340,14 +344,6 @@ def api_time(seconds: float) -> str:
 @lru_cache(maxsize=64)
 def _text_of(seconds: float) -> str:
     return format_time(seconds)
-
-
-def stored_time(condition: StatusCondition) -> float | None:
-    """Returns when the status of a stored condition changed, in POSIX seconds; None if it cannot be read."""
-    try:
-        return parse_time(condition.last_transition_time) if condition.last_transition_time else None
-    except InvalidObject:
-        return None
 
 
 def condition_json(condition: StatusCondition) -> Mapping[str, JSON]:

@@ -20,7 +20,6 @@ from fedhpa.api.times import format_time
 from fedhpa.decision.context import Context
 from fedhpa.decision.memory import ANSWERED, QUIET_SECONDS, Rebalance
 from fedhpa.decision.messages import REBALANCED
-from fedhpa.decision.model import stored_time
 from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.spec import DISTRIBUTED, WHEN_QUIET
 from fedhpa.scaling import IGNORED
@@ -241,8 +240,7 @@ def _report_in_place(context: Context) -> None:
     before = context.builder.found(REBALANCED)
     if before is None or before.status == "True":
         return
-    since = stored_time(before)
-    if since is None or not 0 <= context.now - since < QUIET_SECONDS:
+    if before.since is None or not 0 <= context.now - before.since < QUIET_SECONDS:
         text = "the replicas run where the policy puts them"
         context.builder.condition(REBALANCED, True, _IN_PLACE, text)
 

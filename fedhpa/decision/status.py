@@ -36,7 +36,6 @@ from fedhpa.decision.model import (
     api_time,
     condition_json,
     shortened,
-    stored_time,
 )
 from fedhpa.decision.snapshot import ClusterScale, Snapshot
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
@@ -231,7 +230,7 @@ def held_since(decision: Decision) -> float | None:
 
     The condition keeps that time over restarts. It is when the hold was first observed.
     """
-    return next(map(stored_time, _held(decision)), None)
+    return next((one.since for one in _held(decision)), None)
 
 
 def why(decision: Decision) -> str:

@@ -13,7 +13,7 @@ from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import ApiGroup, Resource, ResourceMapper, group_path, resource_path, segment
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
-from fedhpa.kube.records import Change, Key
+from fedhpa.kube.records import Key
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.responses import FORBIDDEN, MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
 from fedhpa.kube.rotation import follow_config

@@ -6,9 +6,8 @@ An unreadable item never hides the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 import structlog
@@ -117,14 +116,8 @@ def _key(item: Any) -> Key:
     return item.metadata.namespace, item.metadata.name
 
 
-@dataclass(frozen=True)
-class Change(Generic[T]):
-    """A change of one record: `old` is None for ADDED, `new` is None for DELETED."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
-    key: Key
-    old: T | None
-    new: T | None
+# Is called with the key of a change, and the records before and after it: None where there is none.
+Listener: TypeAlias = Callable[[Key, T | None, T | None], None]
 
 
 class Store(Generic[T]):
@@ -133,11 +126,11 @@ class Store(Generic[T]):
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log = log
         self._records: dict[Key, T] = {}
-        self._listeners: list[Callable[[Change[T]], None]] = []
+        self._listeners: list[Listener[T]] = []
         self.changes = 0
         self.view: Mapping[Key, T] = MappingProxyType(self._records)
 
-    def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` for each later change, in order. Returns the function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -145,23 +138,16 @@ class Store(Generic[T]):
     def put(self, key: Key, new: T | None) -> None:
         """Store a record; None removes it."""
         old = self._records.get(key)
+        if old == new:
+            return
         if new is None:
-            if old is None:
-                return
             del self._records[key]
-            self._notify(Change("DELETED", key, old, None))
-        elif old is None:
+        else:
             self._records[key] = new
-            self._notify(Change("ADDED", key, None, new))
-        elif old != new:
-            self._records[key] = new
-            self._notify(Change("MODIFIED", key, old, new))
-
-    def _notify(self, change: Change[T]) -> None:
         self.changes += 1
         for listener in tuple(self._listeners):
             try:
-                listener(change)
+                listener(key, old, new)
             # A listener that raises must not keep the change from the others.
             except Exception:
-                self._log.exception("listener failed", namespace=change.key[0], name=change.key[1])
+                self._log.exception("listener failed", namespace=key[0], name=key[1])

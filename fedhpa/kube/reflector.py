@@ -22,7 +22,7 @@ from fedhpa.api.json import BOOKMARK, EventCheck, decode_json
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.outage import is_outage
 from fedhpa.kube.pieces import Turns
-from fedhpa.kube.records import Change, ItemReader, Key, Store, head_of
+from fedhpa.kube.records import ItemReader, Key, Listener, Store, head_of
 from fedhpa.kube.responses import GONE
 from fedhpa.kube.supervision import Backoff, RateLimit, SuccessPace, report_failure
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
@@ -169,7 +169,7 @@ class Reflector(Generic[T]):
         """True if the store was listed with the client's present configuration."""
         return self.synced.is_set() and self.generation == self._client.generation
 
-    def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` for each later change, in order. Returns the function that unsubscribes it.
 
         Listeners block the reflector, so they should only put into a queue or set an event.

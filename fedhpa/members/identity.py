@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from fedhpa.api.errors import ApiError
-from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
+from fedhpa.api.identity import IDENTITY_PATH, valid_uid
+from fedhpa.api.wire import WithMetadata
 from fedhpa.kube import UNAUTHORIZED, Backoff
 from fedhpa.members.client import MemberClient
 
@@ -63,7 +64,7 @@ class IdentityReader:
         uid, refused, forbidden = "", "", False
         try:
             answer = await self._client.probe(IDENTITY_PATH)
-            uid = valid_uid(answer.decode(IdentityNamespace).metadata.uid)
+            uid = valid_uid(answer.decode(WithMetadata).metadata.uid)
         except ApiError as error:
             if _is_no_answer(error):
                 return None if self._client.breaker.reason is not None else retry.next()

@@ -17,7 +17,7 @@ import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.kube import ApiClient, Change, Clock, Reflector
+from fedhpa.kube import ApiClient, Clock, Reflector
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values
@@ -128,11 +128,7 @@ class LiveTrust:
             clock=self._clock.monotonic,
         )
 
-        def changed(change: Change[dict[str, str]]) -> None:
-            if change.new is not None:
-                self.update_from_hub(change.new)
-
-        reflector.subscribe(changed)
+        reflector.subscribe(lambda _, __, new: None if new is None else self.update_from_hub(new))
         async with asyncio.TaskGroup() as group:
             group.create_task(reflector.run())
             await reflector.synced.wait()

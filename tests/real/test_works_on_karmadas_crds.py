@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from controller.apply.member_hpas import NotOwned, WorkWriter, work_path
-from controller.apply.template import RETAIN_LABEL, Bound, WithMetadata, hold, release
+from controller.apply.template import RETAIN_LABEL, Bound, hold, release
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, OWNER, V2, MemberHpa, Owner, wanted_spec
+from fedhpa.api.wire import WithMetadata
 from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.members import Member
 from fedhpa.members.hpas import HpaCache, HpaReading

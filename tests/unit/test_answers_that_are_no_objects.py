@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from controller.apply.template import WithMetadata
 from controller.hub_check import CRD_PATH
 from fedhpa.api.autoscalers import Target
 from fedhpa.api.errors import ApiError
 from fedhpa.api.json import check_object
-from fedhpa.api.wire import ObjectMeta, Scale, ScaleSpec
+from fedhpa.api.wire import ObjectMeta, Scale, ScaleSpec, WithMetadata
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig

@@ -9,7 +9,7 @@ from controller.federatedhpa.pod_index import KEEP_SECONDS, PodIndex
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import PodSpec, Scale
 from fedhpa.cache import Fetched
-from fedhpa.kube.records import Change, Key
+from fedhpa.kube.records import Key
 from fedhpa.scaling.records import PodRecord, UsageRecord
 from fedhpa.scaling.requests import shared_requests
 
@@ -41,11 +41,11 @@ class Watch:
         key = (new.namespace, new.name)
         old = self.pods.get(key)
         self.pods[key] = new
-        self.here.change(Change("MODIFIED" if old else "ADDED", key, old, new))
+        self.here.change(key, old, new)
 
     def remove(self, name: str) -> None:
         old = self.pods.pop(("shop", name))
-        self.here.change(Change("DELETED", ("shop", name), old, None))
+        self.here.change(("shop", name), old, None)
 
     def names(self, selector: str) -> list[str]:
         return sorted(one.name for one in self.here.selected(selector, parse_selector(selector)).pods)

@@ -14,7 +14,6 @@ from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import ObjectMeta, PodSpec, Scale, ScaleSpec, ScaleStatus
 from fedhpa.cache import Entry, Fetched
 from fedhpa.decision import ClusterSnapshot
-from fedhpa.kube import Change
 from fedhpa.members.watches import ScaleCache
 from fedhpa.scaling.records import PodRecord, UsageRecord
 from fedhpa.scaling.requests import shared_requests
@@ -71,9 +70,7 @@ class Quiet:
         return self.look.again(self.member, self.written, self.lists, path, KEY, max_age, self.now)
 
     def put_pod(self) -> None:
-        self.index.change(
-            Change("ADDED", ("shop", "b"), None, PodRecord("m1", "shop", "b", WEB, POD.requests))
-        )
+        self.index.change(("shop", "b"), None, PodRecord("m1", "shop", "b", WEB, POD.requests))
 
     def write(self) -> None:
         self.written.note(self.member, PATH, SCALE)

@@ -13,7 +13,7 @@ from benchmarks.controller.many_objects import HPAS, Hub
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.snapshot import until_slot
 from controller.loop import Foreign, Loop, Object, Objects, Slot
-from fedhpa.kube import Change, Key
+from fedhpa.kube import Key
 from tests.support.timing import background
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -45,8 +45,8 @@ class SlowWorker:
     async def begin(self) -> Iterable[Key]:
         return ()
 
-    def changed(self, change: Change[Object]) -> Iterable[Key]:
-        return (change.key,)
+    def changed(self, key: Key, old: Object | None, new: Object | None) -> Iterable[Key]:
+        return (key,)
 
     def taken(self, key: Key) -> None:
         """Nothing waits for it."""

@@ -30,7 +30,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.memory import ANSWERED_STATES, QUIET_SECONDS, History
 from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
-from fedhpa.decision.model import Decision, api_time, stored_time
+from fedhpa.decision.model import Decision, api_time
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
@@ -68,7 +68,7 @@ class SeenMembers:
         snapshot, memory, fleet, now = context.snapshot, decision.memory, context.fleet, context.now
         # An outlook becomes better only after a while.
         outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
-        worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
+        worse = [one.since or 0.0 for one in outlook if one.status != "True"]
         rests = (
             not (decision.writes or decision.error or decision.events or context.absences)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)

@@ -160,26 +160,19 @@ def encode_scenario(
     metrics = snapshot.hpa.spec.metrics
     scenario["clusters"] = [encode_cluster(cluster, metrics) for cluster in snapshot.clusters]
     hub = encode_hub_metrics(snapshot.hub_metrics)
-    if any(hub.values()):
-        scenario["hubMetrics"] = hub
-    if snapshot.ambiguous_with:
-        scenario["ambiguousWith"] = list(snapshot.ambiguous_with)
-    if snapshot.competitors:
-        scenario["contestedBy"] = list(snapshot.competitors)
-    if snapshot.selection:
-        scenario["selection"] = snapshot.selection
-    if snapshot.evictions:
-        scenario["evictions"] = dict(snapshot.evictions)
-    if snapshot.blocked is not None:
-        scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
-    if snapshot.holds:
-        scenario["holds"] = [
-            {"namespace": one.namespace, "hold": one.hold, "until": one.until} for one in snapshot.holds
-        ]
-    if snapshot.placement is not None:
-        scenario["placement"] = msgspec.to_builtins(snapshot.placement)
-    if snapshot.unfollowed is not None:
-        scenario["unfollowed"] = snapshot.unfollowed
+    holds = [{"namespace": one.namespace, "hold": one.hold, "until": one.until} for one in snapshot.holds]
+    optional = {
+        "hubMetrics": hub if any(hub.values()) else None,
+        "ambiguousWith": list(snapshot.ambiguous_with) or None,
+        "contestedBy": list(snapshot.competitors) or None,
+        "selection": snapshot.selection or None,
+        "evictions": dict(snapshot.evictions) or None,
+        "blocked": snapshot.blocked and msgspec.structs.asdict(snapshot.blocked),
+        "holds": holds or None,
+        "placement": msgspec.to_builtins(snapshot.placement),
+        "unfollowed": snapshot.unfollowed,
+    }
+    scenario |= {key: value for key, value in optional.items() if value is not None}
     return {**scenario, "record": encode_memory(msgspec.structs.replace(snapshot.memory, history=history))}
 
 

@@ -180,7 +180,7 @@ class ArgoSource(Source):
         )
         known: set[str] = set()
 
-        def note(_: object) -> None:
+        def note(*_: object) -> None:
             # A Secret may change the name of its member.
             names = {one.name for one in reflector.store.values()}
             for each in names | known:

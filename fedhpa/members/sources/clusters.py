@@ -69,7 +69,7 @@ class ClusterSource(Source):
         self._hub, self._changed, self._deadline, self._clock = hub, changed, deadline, clock
         self._reads_metrics = reads_metrics
         self._clusters = Reflector(hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock)
-        self._clusters.subscribe(lambda change: changed(change.key[1]))
+        self._clusters.subscribe(lambda key, *_: changed(key[1]))
         self._secrets: dict[SecretKey, _SecretWatch] = {}
         self._group: asyncio.TaskGroup | None = None
         super().__init__([(CLUSTERS_PATH, self._clusters)])
@@ -150,7 +150,7 @@ class ClusterSource(Source):
             for user in watch.users:
                 self._changed(user)
 
-        def changed(_: object) -> None:
+        def changed(*_: object) -> None:
             watch.reread = None
             touch_users()
 

@@ -20,7 +20,7 @@ from fedhpa.api.json import decode_json
 from fedhpa.api.member_sources import SERVERS_MAP, TAINTS_MAP, AcceptedServer, MemberSources, Server
 from fedhpa.api.taints import MAX_TAINTS, NO_SCHEDULE, Taint
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, Change, Reflector, supervise
+from fedhpa.kube import ApiClient, Reflector, supervise
 from fedhpa.members.cluster import Access
 from fedhpa.members.sources.source import Changes, named_object
 
@@ -73,7 +73,7 @@ class _Map:
         """The keys of the ConfigMap; none if there is no such ConfigMap."""
         return next(iter(self.reflector.store.values()), {})
 
-    def _note(self, _: Change[Mapping[str, str]]) -> None:
+    def _note(self, *_: object) -> None:
         before, self._before = self._before, self.data
         for name in {*before, *self._before}:
             if before.get(name) != self._before.get(name):

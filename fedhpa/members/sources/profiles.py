@@ -184,7 +184,7 @@ class ProfileSource(Source):
         ]
         self._namespaces = sources.profile_namespaces
         for reflector in self._profiles:
-            reflector.subscribe(lambda change: changed(change.key[1]))
+            reflector.subscribe(lambda key, *_: changed(key[1]))
         places = (f"clusterprofiles in {namespace}" for namespace in self._namespaces)
         super().__init__(list(zip(places, self._profiles, strict=True)), notes)
 
