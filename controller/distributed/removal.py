@@ -49,7 +49,6 @@ MODE_ABSENT: Final = (
     "Distributed or Centralized. If your manifest sets it, the hub's CRD drops the field: install the CRDs "
     "of this release"
 )
-MAX_NAMED: Final = 8
 
 
 async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float, *, wanted: bool) -> bool:
@@ -125,7 +124,7 @@ class ModeChanges:
             return Blocked(REMOVING, DRY_RUN, condition=ASSIGNED)
         since = memory.leaving_since = now if memory.leaving_since is None else memory.leaving_since
         left = await self._remove(key, raw, memory.state, now - since)
-        found_in = listed([f"{name}: {reason}" for name, reason in sorted(left.items())], MAX_NAMED)
+        found_in = listed([f"{name}: {reason}" for name, reason in sorted(left.items())])
         message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {found_in}"
         return Blocked(REMOVING, message, condition=ASSIGNED) if left else None
 
