@@ -6,7 +6,6 @@ from there. Source: docs/explanation/distributed.md, "Words".
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -214,14 +213,8 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
         """The bounds that the HPA should have; None without an HPA."""
         if not self.maximum:
             return None
-        least = self.minimum if self.floor is None else self.floor
-        return _bounds(least or 1, self.maximum)
-
-
-@functools.lru_cache(maxsize=1024)
-def _bounds(least: int, maximum: int) -> Bounds:
-    """Returns the bounds, the same object for the same numbers: each pass asks for those of every cluster."""
-    return Bounds(minimum=min(max(least, 1), maximum), maximum=maximum)
+        least = (self.minimum if self.floor is None else self.floor) or 1
+        return Bounds(minimum=min(least, self.maximum), maximum=self.maximum)
 
 
 class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):

@@ -224,10 +224,8 @@ class _Pass:
         rules, assists = self._rules, self._rules.assists and self._divides
         if self._total != rules.maximum and not self._anew:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
-        failed = self._course.unconfirmed
-        if any(
-            one.answers and one.written and not one.foreign and one.cluster in failed for one in self._members
-        ):
+        able = [one for one in self._members if one.answers]
+        if any(one.written and one.cluster in self._course.unconfirmed for one in able):
             yield "a write of the last pass failed"
         assigned = sum(one.maximum for one in self._members if one.has_hpa or not one.answers)
         if self._divides and assigned > rules.maximum:
@@ -237,9 +235,7 @@ class _Pass:
             yield f"{listed(sorted(lost), _MAX_NAMED)}: lost, so its share goes to the others"
         if stays:
             yield f"{listed(sorted(stays), _MAX_NAMED)}: {self._verb(stays)}"
-        for one in self._members:
-            if one.answers:
-                yield from (f"{one.cluster}: {why}" for why in _asks(one, assists))
+        yield from (f"{one.cluster}: {why}" for one in able for why in _asks(one, assists))
 
     def _is_worth(self, maxima: Mapping[str, int]) -> bool:
         """True if a cluster has little room, gets more, and enough moves."""

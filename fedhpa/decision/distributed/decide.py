@@ -139,7 +139,7 @@ def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBoun
     if changed or context.stored.observed_generation != context.snapshot.hpa.generation:
         return
     written = {write.cluster for write in writes}
-    for one in view.members:
+    for one in (each for each in view.members if each.cluster in written):
         cluster, fields = one.cluster, list(one.drift)
         state = view.previous.states[cluster]
         # A hold keeps minima that are not the assigned ones.
@@ -148,7 +148,7 @@ def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBoun
         )
         if one.answers and state.maximum and not same:
             fields.append("bounds" if one.written is not None else "the HPA itself")
-        if fields and cluster in written:
+        if fields:
             text = f"{cluster}: {', '.join(fields)} differed from the assignment and was written again"
             context.builder.event("MemberHPARepaired", text)
 
