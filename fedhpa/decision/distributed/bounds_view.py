@@ -71,7 +71,7 @@ class SeenMembers:
         outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
         worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
         rests = (
-            not (decision.writes or decision.error or decision.events or context.absences)
+            not (decision.writes or decision.events or context.absences)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
             and snapshot.placement is None
             and all(now - since >= QUIET_SECONDS for since in worse)

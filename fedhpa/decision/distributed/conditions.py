@@ -129,22 +129,17 @@ def _above_minimum(view: BoundsView, made: Plan) -> str:
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
 
 
-def report_moves(context: Context, view: BoundsView, made: Plan) -> None:
+def report_moves(context: Context, made: Plan) -> None:
     """Sets what leaving and Stuck clusters wait for, and if Cordoned ones have to grow."""
     context.cordoned_grow = made.cordoned_grow
-    unready = {
-        one.cluster: one.running - one.ready
-        for one in view.members
-        if one.answers and not one.leaving and one.ready < one.running
-    }
-    for one in view.members:
+    for one in made.members:
         if one.stuck:
             context.waits[one.cluster] = f"it keeps {counted(one.ready, 'ready pod')} and one more"
         if one.leaving:
-            context.waits[one.cluster] = _wait_of(context, one, made, unready)
+            context.waits[one.cluster] = _wait_of(context, one, made)
 
 
-def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, int]) -> str:
+def _wait_of(context: Context, one: Member, made: Plan) -> str:
     """Returns what a leaving cluster waits for."""
     goal = made.goals.get(one.cluster)
     stays = 0 if goal is None else min(goal.maximum, one.running)
@@ -157,8 +152,9 @@ def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, in
     text = f"{stays} of {counted(one.running, 'replica')} stay"
     if not stays:
         return f"{text}, and its HPA goes"
-    if unready:
-        pods = sum(unready.values())
+    others = [each for each in made.members if each.answers and not each.leaving]
+    if unready := sorted(each.cluster for each in others if each.ready < each.running):
+        pods = sum(max(each.running - each.ready, 0) for each in others)
         are = f"{counted(pods, 'pod')} {'is' if pods == 1 else 'are'}"
-        return f"{text} until {are} ready in {listed(sorted(unready))}"
+        return f"{text} until {are} ready in {listed(unready)}"
     return f"{text} until others run more"

@@ -69,7 +69,7 @@ def decide_bounds(
         texts = listed(tuple(_changes(made, done, removals, scales)))
         context.builder.event("BoundsAssigned", texts + why)
     _report_repairs(context, view, writes)
-    report_moves(context, view, made)
+    report_moves(context, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
         rescale=bool(writes or scales or removals),
