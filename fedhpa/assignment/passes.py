@@ -232,7 +232,7 @@ class _Pass:
             yield f"all maxima add up to {assigned}, which is above maxReplicas {rules.maximum}"
         lost = [one.cluster for one in self._all if one.lost and not self._before(one).lost]
         if lost:
-            yield f"{listed(sorted(lost), _MAX_NAMED)}: lost, so its share goes to the others"
+            yield f"{listed(lost, _MAX_NAMED)}: lost, so its share goes to the others"
         if stays:
             yield f"{listed(sorted(stays), _MAX_NAMED)}: {self._verb(stays)}"
         yield from (f"{one.cluster}: {why}" for one in able for why in _asks(one, assists))
