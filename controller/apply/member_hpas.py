@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fedhpa.api.errors import FedHPAError, MemberUnavailable
 from fedhpa.api.json import convert_json
@@ -32,6 +32,8 @@ from fedhpa.api.member_hpas import (
 from fedhpa.kube import ApiClient, Key, delete_if_there, get_if_there, resource_path
 from fedhpa.members import Member
 from fedhpa.members.hpas import HpaCache
+
+T = TypeVar("T", bound=MemberHpa)
 
 FIELD_MANAGER: Final = "fedhpa-distributed"
 NOT_REGISTERED: Final = "no Cluster of this name is registered"
@@ -64,16 +66,13 @@ MAX_MESSAGE: Final = 512
 class NotOwned(FedHPAError):
     """The member has an HPA, or the hub a Work, of this name that is not ours."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what} is not ours and stays as it is: {remedy}")
 
-
-def ours_of(hpa: MemberHpa) -> MemberHpa:
-    """Returns an HPA that is ours. Raises NotOwned for another one."""
-    if not hpa.ours:
-        place = f"{hpa.metadata.namespace}/{hpa.metadata.name}"
-        raise NotOwned(f"HorizontalPodAutoscaler {place}", hpa.remedy)
-    return hpa
+def ours_of(found: T, shown: str = "") -> T:
+    """Returns an HPA or a Work that is ours. Raises NotOwned for another one."""
+    if not found.ours:
+        what = shown or f"HorizontalPodAutoscaler {found.metadata.namespace}/{found.metadata.name}"
+        raise NotOwned(f"{what} is not ours and stays as it is: {found.remedy}")
+    return found
 
 
 async def apply_hpa(
@@ -186,7 +185,7 @@ class WorkWriter(MemberHpaWriter):
             collection = resource_path(WORK_API, WORKS, f"{NAMESPACE_PREFIX}{cluster}")
             await self._hub.post(collection, wanted, deadline=self._deadline)
         else:
-            work = _owned(found, cluster, key)
+            work = ours_of(convert_json(found, Work), _shown(cluster, key))
             if work.metadata.deletionTimestamp is not None:
                 raise NotApplied(f"{_shown(cluster, key)} is being deleted")
             if wanted != found:
@@ -205,7 +204,7 @@ class WorkWriter(MemberHpaWriter):
         found = await get_if_there(self._hub, work_path(cluster, key), deadline=self._deadline)
         present = None if member is None else await self._member_hpa(member, key)
         if found is not None:
-            await self._delete(cluster, key, _owned(found, cluster, key))
+            await self._delete(cluster, key, ours_of(convert_json(found, Work), _shown(cluster, key)))
             if member is not None:
                 await self._wait(cluster, key, member, lambda hpa: hpa is None)
         elif present is not None:
@@ -322,11 +321,3 @@ def _marked(known: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, 
     old = known.get("metadata") or {}
     marks = {part: {**(old.get(part) or {}), **metadata[part]} for part in ("labels", "annotations")}
     return {**old, **metadata, **marks}
-
-
-def _owned(found: Mapping[str, Any], cluster: str, key: Key) -> Work:
-    work = convert_json(found, Work)
-    if not work.ours:
-        remedy = f"delete it, or give it the label {MANAGED_BY}={MANAGER} to hand it over"
-        raise NotOwned(_shown(cluster, key), remedy)
-    return work

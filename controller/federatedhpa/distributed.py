@@ -13,11 +13,11 @@ from controller.apply.member_hpas import MemberHpaWriter
 from controller.apply.plan import WriteTargets, carry_out, error_of, to_hpas, to_scales
 from controller.apply.template import hold
 from controller.decision_series import ControllerMetrics
-from controller.distributed.removal import set_finalizer
 from controller.failure_log import names
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, has_finalizer
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas
+from controller.federatedhpa.removal import set_finalizer
 from controller.flags import Settings
 from controller.holds import member_spec
 from fedhpa.api.errors import Conflict, FedHPAError

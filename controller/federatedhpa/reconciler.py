@@ -16,7 +16,6 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.removal import ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
@@ -26,6 +25,7 @@ from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock
 from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
+from controller.federatedhpa.removal import ModeChanges
 from controller.federatedhpa.snapshot import SnapshotBuilder, until_slot
 from controller.flags import Settings
 from controller.holds import asked_at_once

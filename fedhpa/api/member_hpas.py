@@ -89,13 +89,12 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
     spec: HpaSpec = HpaSpec()
     status: dict[str, Any] = {}
 
-    def derived(self, make: Callable[..., T], *arguments: str | int) -> T:
-        """Returns `make(self, *arguments)`, which depends on nothing else and is computed only once."""
-        known: dict[Any, T] = self.__dict__.setdefault("derived values", {})
-        key = (make, arguments)
-        if key not in known:
-            known[key] = make(self, *arguments)
-        return known[key]
+    def derived(self, make: Callable[[MemberHpa], T]) -> T:
+        """Returns `make(self)`, which depends on nothing else and is computed only once."""
+        known: dict[object, T] = self.__dict__.setdefault("derived values", {})
+        if make not in known:
+            known[make] = make(self)
+        return known[make]
 
     @functools.cached_property
     def ours(self) -> bool:
@@ -157,12 +156,13 @@ def wanted_spec(federated: Mapping[str, Any], minimum: int, maximum: int, api_ve
         "minReplicas": minimum,
         "maxReplicas": maximum,
         "metrics": [
-            _known_metric(metric) for metric in federated.get("metrics") or default_values.default_metrics()
+            {field: _without(source, _AGGREGATION) for field, source in metric.items()}
+            for metric in federated.get("metrics") or default_values.default_metrics()
         ],
     }
-    behavior = federated.get("behavior")
-    if behavior:
-        spec["behavior"] = behavior if api_version == V2 else _without_tolerance(behavior)
+    if behavior := federated.get("behavior"):
+        known = {direction: _without(rules, _TOLERANCE) for direction, rules in behavior.items() if rules}
+        spec["behavior"] = behavior if api_version == V2 else known
     return spec
 
 
@@ -174,19 +174,11 @@ def with_hold(federated: Mapping[str, Any], *, down: bool, up: bool) -> Mapping[
     return {**federated, "behavior": {**behavior, **disabled}} if disabled else federated
 
 
-def _known_metric(metric: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        field: _without(source, _AGGREGATION) if isinstance(source, Mapping) else source
-        for field, source in metric.items()
-    }
-
-
-def _without_tolerance(behavior: Mapping[str, Any]) -> dict[str, Any]:
-    return {direction: _without(rules, _TOLERANCE) for direction, rules in behavior.items() if rules}
-
-
-def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {each: value for each, value in fields.items() if each != name}
+def _without(value: Any, name: str) -> Any:
+    """Returns an object without a field, and any other value as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    return {each: part for each, part in value.items() if each != name}
 
 
 def new_member_hpa(owner: Owner, spec: Mapping[str, Any], api_version: str = V2) -> dict[str, Any]:

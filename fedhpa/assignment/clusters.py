@@ -6,9 +6,8 @@ from there. Source: docs/explanation/distributed.md, "Words".
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Final, NamedTuple
@@ -18,11 +17,8 @@ import msgspec
 from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.hold import Hold
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
-from fedhpa.api.texts import listed
 from fedhpa.api.times import Seconds
 
-# People read reasons, and a status keeps them, so they name only so many clusters.
-_MAX_NAMED: Final = 5
 # The bounds of a stored number of replicas.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 # Replicas move, and a surplus goes, by this part of maxReplicas at a time.
@@ -35,6 +31,10 @@ class Bounds:
 
     minimum: int
     maximum: int
+
+    def __str__(self) -> str:
+        """Returns the bounds for people."""
+        return f"{self.minimum}-{self.maximum}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +131,6 @@ class Member:
         return self.membership == LEAVING
 
     @property
-    def is_calm(self) -> bool:
-        """True if it is a Member that answers, and nothing of it asks for a pass.
-
-        It runs replicas and has an HPA, or has neither.
-        """
-        if not self.answers or bool(self.running) != self.has_hpa or self.back or self.lost:
-            return False
-        return self.pinned_for is None and self.membership == MEMBER
-
-    @property
     def serving(self) -> int:
         """The replicas that a maximum must keep: what runs below the HPA's own maximum.
 
@@ -197,18 +187,6 @@ class PlanStep(NamedTuple):
     reason: str
 
 
-def sentence(reasons: Iterable[str]) -> str:
-    """Returns the first reasons as one text, and the number of the others."""
-    found = list(reasons)
-    more = len(found) - _MAX_NAMED
-    return "; ".join(found[:_MAX_NAMED] + ([f"{more} more"] if more > 0 else []))
-
-
-def named(clusters: Iterable[str]) -> str:
-    """Returns the names of clusters in order, the first ones of many."""
-    return listed(sorted(clusters), _MAX_NAMED)
-
-
 def release_step(maximum: int) -> int:
     """Returns how many replicas move at a time: 10 % of maxReplicas, at least 1."""
     return max(maximum * _STEP_PER_CENT // 100, 1)
@@ -235,14 +213,8 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
         """The bounds that the HPA should have; None without an HPA."""
         if not self.maximum:
             return None
-        least = self.minimum if self.floor is None else self.floor
-        return _bounds(least or 1, self.maximum)
-
-
-@functools.lru_cache(maxsize=1024)
-def _bounds(least: int, maximum: int) -> Bounds:
-    """Returns the bounds, the same object for the same numbers: each pass asks for those of every cluster."""
-    return Bounds(minimum=min(max(least, 1), maximum), maximum=maximum)
+        least = (self.minimum if self.floor is None else self.floor) or 1
+        return Bounds(minimum=min(least, self.maximum), maximum=self.maximum)
 
 
 class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
@@ -257,11 +229,6 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw
     step_at: Seconds | None = None
     size: Count = 0
     unconfirmed: tuple[str, ...] = ()
-
-    @property
-    def is_busy(self) -> bool:
-        """True while replicas move, or a surplus or a failed write waits."""
-        return bool(self.step_at or self.size or self.unconfirmed)
 
 
 States = Mapping[str, ClusterState]

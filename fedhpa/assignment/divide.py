@@ -12,7 +12,8 @@ from typing import Final
 
 from fedhpa.api.taints import CORDONED
 from fedhpa.assignment.clusters import Member, Rules, lowest
-from fedhpa.assignment.division import divider, fill, in_order, weights_of
+from fedhpa.assignment.division import Shares, divider, fill, in_order, weights_of
+from fedhpa.assignment.mover import NOTHING
 
 # A missing cluster's maximum counts in full for so long, as its last answer does.
 _BRIDGE_SECONDS: Final = 60.0
@@ -20,9 +21,6 @@ _BRIDGE_SECONDS: Final = 60.0
 _PINNED_SECONDS: Final = 120.0
 # A cluster keeps so much above its present need when others take back. Without it, noise removes pods.
 _MARGIN: Final = 2
-
-Shares = Mapping[str, int]
-NOTHING: Final[Shares] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

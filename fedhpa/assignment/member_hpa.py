@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.free_json import time_at
+from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import parse_milli
 from fedhpa.metric_types.table import metric_type
@@ -57,26 +57,25 @@ class HpaReport(NamedTuple):
 
 def report_of(hpa: MemberHpa) -> HpaReport:
     """Returns what an HPA reports."""
-    sent: JSON = hpa.status
-    status = sent if isinstance(sent, Mapping) else {}
-    active, limited = (_condition(status, kind) for kind in ("ScalingActive", "ScalingLimited"))
-    scaled, since = time_at(status.get("lastScaleTime")), None
+    sent = {"status": hpa.status}
+    active, limited = condition(sent, "ScalingActive"), condition(sent, "ScalingLimited")
+    scaled, since = time_at(sent, "status", "lastScaleTime"), None
     if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
         # The condition keeps its time between its reasons, so the clock begins with the last scaling.
-        times = [time_at(limited.get("lastTransitionTime")), scaled]
+        times = [time_at(limited, "lastTransitionTime"), scaled]
         since = max((time for time in times if time is not None), default=-math.inf)
-    reported = _objects(status.get("currentMetrics"))
+    reported = [_source(one) for one in entries(sent, "status", "currentMetrics")[:_MAX_METRICS]]
     values, ratios = [], []
-    for metric in _objects(hpa.spec.metrics):
-        same = (value for value in reported if _identity(value, "current") == _identity(metric, "target"))
-        current, target = _object(_source(next(same, {})), "current"), _object(_source(metric), "target")
-        found = {name: _milli(current[name]) for name in _VALUES.values() if name in current}
+    for metric in entries(hpa.spec.metrics)[:_MAX_METRICS]:
+        wanted = _source(metric)
+        same = (one for one in reported if wanted and _without(one, "current") == _without(wanted, "target"))
+        current = at(next(same, {}), "current")
+        found = {name: _milli(at(current, name)) for name in _VALUES.values()}
         values.append({name: milli for name, milli in found.items() if milli is not None})
-        kind = target.get("type")
-        name = _VALUES.get(kind, "") if isinstance(kind, str) else ""
-        value, wanted = values[-1].get(name), _milli(target.get(name))
-        if value is not None and wanted:
-            ratios.append(Fraction(value, wanted))
+        name = _VALUES.get(text_at(wanted, "target", "type"), "")
+        value, goal = values[-1].get(name), _milli(at(wanted, "target", name))
+        if value is not None and goal:
+            ratios.append(Fraction(value, goal))
     failure = ""
     if active.get("status") == "False":
         # While the HPA cannot compute, its values are old.
@@ -84,50 +83,34 @@ def report_of(hpa: MemberHpa) -> HpaReport:
         # It rests while its cluster runs no replica.
         if active.get("reason") != "ScalingDisabled":
             failure = f"{active.get('reason') or 'unknown'}: {active.get('message') or 'no message'}"
+    current, desired = (_count(at(sent, "status", f"{which}Replicas")) for which in ("current", "desired"))
     return HpaReport(
         highest=max(ratios, default=None),
         complete=len(ratios) == len(values),
         values=tuple(values),
         limited_since=since,
-        current=_count(status.get("currentReplicas")),
-        desired=_count(status.get("desiredReplicas")),
+        current=current,
+        desired=desired,
         scaled_at=scaled,
         failure=failure,
     )
 
 
-def _identity(metric: Mapping[str, JSON], value: str) -> tuple[JSON, Mapping[str, JSON]] | None:
-    source = _source(metric)
-    return (
-        (metric.get("type"), {key: part for key, part in source.items() if key != value}) if source else None
-    )
+def _source(metric: Json) -> Json:
+    """Returns the source of a metric with its type, which has no such field; {} without a readable one."""
+    kind = text_at(metric, "type")
+    source = at(metric, metric_type(kind).field)
+    return {"type": kind, **source} if source and isinstance(source, dict) else {}
 
 
-def _source(metric: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    kind = metric.get("type")
-    return _object(metric, metric_type(kind).field) if isinstance(kind, str) else {}
-
-
-def _condition(status: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
-    found = (one for one in _objects(status.get("conditions")) if one.get("type") == kind)
-    return next(found, {})
+def _without(source: Json, field: str) -> Json:
+    return {name: part for name, part in source.items() if name != field}
 
 
 def _count(value: JSON) -> int | None:
     """Returns a number of replicas; None if it cannot be one."""
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
     return value if known else None  # type: ignore[return-value]  # a number
-
-
-def _object(value: JSON, key: str) -> Mapping[str, JSON]:
-    inner = value.get(key) if isinstance(value, Mapping) else None
-    return inner if isinstance(inner, Mapping) else {}
-
-
-def _objects(value: JSON) -> list[Mapping[str, JSON]]:
-    return (
-        [one for one in value[:_MAX_METRICS] if isinstance(one, Mapping)] if isinstance(value, list) else []
-    )
 
 
 def _milli(value: JSON) -> int | None:

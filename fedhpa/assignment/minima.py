@@ -136,17 +136,17 @@ def leave(members: Sequence[Member], rules: Rules, size: int, step: int, *, shri
         return NO_MOVE
     if rules.policy.copies:
         less = step if shrinks else 0
-        return Move({one.cluster: max(_present(one) - less, 0) for one in leaving}, {}, 0)
+        return Move({one.cluster: max(one.serving - less, 0) for one in leaving}, {}, 0)
     others = [one for one in members if one.answers and not one.leaving and one.has_hpa]
-    there, ready = sum(map(_present, leaving)), sum(min(one.ready, one.running) for one in others)
+    there, ready = sum(one.serving for one in leaving), sum(min(one.ready, one.running) for one in others)
     size = min(size or there + sum(one.running for one in others), rules.maximum)
     left = min(there, max(size - ready, 0))
     stays: dict[str, int] = {}
     go = there - left
     for one in sorted(leaving, key=lambda one: (-one.running, one.cluster)):
-        less = 0 if one.rolling else min(_present(one), go)
+        less = 0 if one.rolling else min(one.serving, go)
         go -= less
-        stays[one.cluster] = _present(one) - less
+        stays[one.cluster] = one.serving - less
     takers = [one for one in others if not one.membership and not one.rolling]
     wanted = min(size, size + step - sum(stays.values()))
     wanted -= sum(one.running for one in others if one not in takers)
@@ -157,11 +157,6 @@ def leave(members: Sequence[Member], rules: Rules, size: int, step: int, *, shri
         for one, have in zip(takers, base, strict=True)
     ]
     return Move(stays, by_policy(max(wanted, 0), takers, rules, base, highs), size)
-
-
-def _present(member: Member) -> int:
-    """Returns what runs there, as far as its HPA lets it."""
-    return member.running if member.written is None else min(member.running, member.written.maximum)
 
 
 def _room(member: Member, most: int | None, more: int) -> int:

@@ -10,7 +10,8 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
-Shares = Mapping[str, int]
+from fedhpa.assignment.division import Shares
+
 NOTHING: Final[Shares] = {}
 
 

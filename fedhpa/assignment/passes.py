@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
+from fedhpa.api.texts import listed
 from fedhpa.assignment.clusters import (
     NO_STATE,
     Bounds,
@@ -19,9 +20,7 @@ from fedhpa.assignment.clusters import (
     Member,
     PlanStep,
     Rules,
-    named,
     release_step,
-    sentence,
 )
 from fedhpa.assignment.divide import Division, by_policy, divide, limit_of
 from fedhpa.assignment.minima import NO_MOVE, Move, held_minima, initial, leave
@@ -33,6 +32,8 @@ from fedhpa.assignment.zero import zero
 PERIOD_SECONDS: Final = 10 * 60
 # A surplus, or a copy that leaves, goes by one step in this time.
 _STEP_SECONDS: Final = 60
+# People read reasons, and a status keeps them, so they name only so many clusters.
+_MAX_NAMED: Final = 5
 # Replicas of a workload are below 2^31.
 _ALL: Final = 2**31 - 1
 # The text comes from the record, which another program may have written.
@@ -64,7 +65,9 @@ class _Pass:
         lost = [one for one in self._all if one.lost]
         self._set_minima(move.floors)
         if not move.stays:
-            move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
+            # A copy of the workload shrinks where its cluster leaves.
+            shrinks = not self._divides and any(one.leaving for one in self._members) and self._steps(0)
+            move = leave(self._members, rules, self._course.size, self._step, shrinks=shrinks)
         self._course = structs.replace(self._course, size=move.size)
         floors = held_minima([*self._members, *lost], rules)
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
@@ -72,20 +75,19 @@ class _Pass:
         gone = {one.cluster: 0 for one in self._members if one.leaving and one.answers}
         maxima = {**found.maxima, **gone, **move.stays}
         states, why_zero = zero(rules, self._members, previous.states, maxima, found.unmet, self._now)
-        goals = {one.cluster: self._goal(one, maxima[one.cluster], floors) for one in self._members}
-        goals |= {one.cluster: one.written for one in lost}
-        scales = self._scales(goals, states)
         members = (*self._members, *lost)
+        goals = {one.cluster: self._goal(one, maxima.get(one.cluster, 0), floors) for one in members}
+        scales = self._scales(goals, states)
         changes = scales or any(goals[one.cluster] != one.present for one in members)
         if changes or self._course.written is None:
             self._course = structs.replace(self._course, written=self._now)
-        reason = sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
+        reason = _sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
         steps = [PlanStep("initial" if self._anew else "distribute", before, sum(maxima.values()), reason)]
         steps += self._move_steps(move.stays)
         if rules.scales_to_zero:
             running = sum(one.running for one in self._members)
             change = sum(scales[one.cluster] - one.running for one in self._members if one.cluster in scales)
-            reason = sentence(why_zero or ["no cluster goes to 0 or comes back"])
+            reason = _sentence(why_zero or ["no cluster goes to 0 or comes back"])
             steps.append(PlanStep("zero", running, running + change, reason))
         left = Previous(
             states={
@@ -121,27 +123,19 @@ class _Pass:
             self._members = [replace(one, minimum=first.minima[one.cluster]) for one in self._members]
             return
         # A cluster that runs replicas has an HPA, whoever started them, if there is room beside the others.
-        room = self._rules.maximum - sum(one.serving for one in self._members if one.has_hpa)
-        members = []
-        for one in self._members:
+        room = rules.maximum - sum(one.serving for one in self._members if one.has_hpa)
+        for index, one in enumerate(self._members):
             fits = 0 < one.running <= room and one.answers
+            idle = self._now - (self._before(one).idle_since or self._now)
             if (fits or floors.get(one.cluster)) and not (one.has_hpa or one.leaving or one.high == 0):
-                members.append(replace(one, minimum=0))
+                self._members[index] = replace(one, minimum=0)
                 room -= one.running
-            else:
-                members.append(one)
-        self._members = members
-        for index, one in enumerate(members):
-            if one.minimum == 0 and one.answers and self._idle(one) >= PERIOD_SECONDS:
+            elif one.minimum == 0 and one.answers and idle >= PERIOD_SECONDS:
                 self._reasons.append(f"{one.cluster}: not needed for ten minutes, so its HPA goes")
-                members[index] = replace(one, minimum=None)
+                self._members[index] = replace(one, minimum=None)
 
     def _before(self, one: Member) -> ClusterState:
         return self._previous.states.get(one.cluster, NO_STATE)
-
-    def _idle(self, one: Member) -> float:
-        since = self._before(one).idle_since
-        return 0.0 if since is None else self._now - since
 
     def _divided(self, floors: Mapping[str, int], stays: Mapping[str, int]) -> Division:
         """Returns the maxima: those of a new division if it is due, else those that are assigned."""
@@ -156,9 +150,10 @@ class _Pass:
         triggers = list(self._triggers(stays))
         written = self._course.written
         due = rules.assists and self._divides and (written is None or self._now - written >= PERIOD_SECONDS)
-        calm = self._divides and all(one.is_calm for one in members)
-        # Nobody lacks anything, so another division could only be worth it by policy.
-        if calm and not (triggers or self._reasons or (due and any(map(_is_tight, members)))):
+        # If nobody lacks anything, another division could only be worth it by policy.
+        lacks = any(one.need is not None or one.membership for one in members)
+        asks = lacks or triggers or self._reasons or (due and any(map(_is_tight, members)))
+        if self._divides and not asks:
             return now
 
         def found(members: Sequence[Member], *, keep: bool) -> Division:
@@ -216,10 +211,6 @@ class _Pass:
         assigned = sum(min(one.maximum, one.serving) for one in self._members if one.answers)
         return max(assigned - self._step, most)
 
-    def _shrinks(self) -> bool:
-        """True if a copy of the workload shrinks now, because its cluster leaves."""
-        return not self._divides and any(one.leaving for one in self._members) and self._steps(0)
-
     def _steps(self, waits: float) -> bool:
         """True once a minute, for the first time after `waits` seconds: then a surplus goes by one step."""
         due = self._previous.course.step_at
@@ -233,22 +224,18 @@ class _Pass:
         rules, assists = self._rules, self._rules.assists and self._divides
         if self._total != rules.maximum and not self._anew:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
-        failed = self._course.unconfirmed
-        if any(
-            one.answers and one.written and not one.foreign and one.cluster in failed for one in self._members
-        ):
+        able = [one for one in self._members if one.answers]
+        if any(one.written and one.cluster in self._course.unconfirmed for one in able):
             yield "a write of the last pass failed"
         assigned = sum(one.maximum for one in self._members if one.has_hpa or not one.answers)
         if self._divides and assigned > rules.maximum:
             yield f"all maxima add up to {assigned}, which is above maxReplicas {rules.maximum}"
         lost = [one.cluster for one in self._all if one.lost and not self._before(one).lost]
         if lost:
-            yield f"{named(lost)}: lost, so its share goes to the others"
+            yield f"{listed(lost, _MAX_NAMED)}: lost, so its share goes to the others"
         if stays:
-            yield f"{named(stays)}: {self._verb(stays)}"
-        for one in self._members:
-            if one.answers:
-                yield from (f"{one.cluster}: {why}" for why in _asks(one, assists))
+            yield f"{listed(sorted(stays), _MAX_NAMED)}: {self._verb(stays)}"
+        yield from (f"{one.cluster}: {why}" for one in able for why in _asks(one, assists))
 
     def _is_worth(self, maxima: Mapping[str, int]) -> bool:
         """True if a cluster has little room, gets more, and enough moves."""
@@ -318,7 +305,13 @@ class _Pass:
         texts = [f"{name} {verb}: {stays[name]} of {there[name]} replicas stay" for name in sorted(stays)]
         waits = "until as many are ready elsewhere" if self._divides else "and nothing grows for them"
         before, after = sum(there.values()), sum(stays.values())
-        yield PlanStep("move", before, after, f"{sentence(texts)} {waits}")
+        yield PlanStep("move", before, after, f"{_sentence(texts)} {waits}")
+
+
+def _sentence(reasons: Sequence[str]) -> str:
+    """Returns the first reasons as one text, and the number of the others."""
+    more = len(reasons) - _MAX_NAMED
+    return "; ".join([*reasons[:_MAX_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _is_tight(one: Member) -> bool:

@@ -46,17 +46,12 @@ class Plan:
     steps: tuple[PlanStep, ...] = ()
 
     @property
-    def present(self) -> dict[str, Bounds | None]:
-        """The bounds that were read, of each candidate."""
-        return {one.cluster: one.present for one in self.members}
-
-    @property
     def surplus(self) -> int:
         """By how much the maxima are above maxReplicas, negative below it. Lost clusters count in no sum."""
         if self.rules.policy.copies:
             return 0
-        lost = {one.cluster for one in self.members if one.lost}
-        return sum(_most(goal) for name, goal in self.goals.items() if name not in lost) - self.rules.maximum
+        goals = [self.goals[one.cluster] for one in self.members if not one.lost]
+        return sum(goal.maximum for goal in goals if goal) - self.rules.maximum
 
     @property
     def _again(self) -> dict[str, int]:
@@ -161,7 +156,3 @@ def under_hold(made: Plan, hold: Hold) -> Plan:
     left = Previous(states=states, course=made.left.course, assigned_for=decided_on.assigned_for)
     steps = (*made.steps, PlanStep("hold", before, after, str(hold)))
     return replace(made, goals=goals, scales=scales, left=left, steps=steps)
-
-
-def _most(bounds: Bounds | None) -> int:
-    return 0 if bounds is None else bounds.maximum

@@ -75,11 +75,6 @@ class HpaCache:
         # The resourceVersion that the watch must reach; None before the HPA was read after its write.
         self._newest: dict[_Place, str | None] = {}
 
-    @property
-    def watched(self) -> list[str]:
-        """The clusters whose HPAs are watched."""
-        return [cluster for kept in self._collections.values() for cluster, _ in kept.watched]
-
     async def run(self) -> None:
         """Run the watches until cancelled."""
         async with asyncio.TaskGroup() as group:

@@ -137,7 +137,7 @@ class Fleet:
     def after(self, made: Plan, outcomes: Iterable[Outcome]) -> Fleet:
         """Returns the fleet after the confirmed writes, and after all written scales."""
         outcomes = list(outcomes)
-        written = dict(made.present)
+        written = present(made)
         for outcome in outcomes:
             if outcome.result is Result.CONFIRMED and isinstance(outcome.write, SetBounds):
                 written[outcome.write.cluster] = outcome.write.after
@@ -195,6 +195,11 @@ def most(bounds: Iterable[Bounds | None]) -> int:
     return sum(one.maximum for one in bounds if one)
 
 
+def present(found: Plan) -> dict[str, Bounds | None]:
+    """The bounds that were read."""
+    return {one.cluster: one.present for one in found.members}
+
+
 def confirmed(found: Plan) -> list[Outcome]:
     """Sends all writes without a failure."""
     return send(found, random.Random(1), 0.0)[0]
@@ -207,11 +212,11 @@ def test_every_pass_has_sound_bounds_and_reasons(seed: int) -> None:
     made = fleet.plan()
 
     names = {one.cluster for one in fleet.members}
-    assert made.goals.keys() == made.present.keys() == made.left.states.keys() == names
+    assert made.goals.keys() == present(made).keys() == made.left.states.keys() == names
     for one in fleet.members:
         goal, name = made.goals[one.cluster], one.cluster
         if not one.answers:
-            assert goal == made.present[name]
+            assert goal == one.present
             assert name not in made.scales
         elif goal is not None:
             assert 1 <= goal.minimum <= goal.maximum
@@ -272,7 +277,7 @@ def test_without_failures_the_goals_are_reached(seed: int) -> None:
     """All writes together lead to the goals."""
     made = Fleet(seed).plan()
     bounds = [one.write for one in confirmed(made) if isinstance(one.write, SetBounds)]
-    written = dict(made.present) | {write.cluster: write.after for write in bounds}
+    written = present(made) | {write.cluster: write.after for write in bounds}
 
     assert written == made.goals
 

@@ -9,8 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from fedhpa.api.times import parse_time
 from fedhpa.decision import Decision, SeenMembers, decide, decode_scenario
-from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, preferences, scenario
+from tests.support.distributed_scenarios import (
+    NOW,
+    assigned,
+    cluster,
+    federated,
+    hpa,
+    preferences,
+    scenario,
+)
 
 
 class Reconciles:
@@ -70,6 +79,37 @@ def test_a_cluster_without_an_hpa_rests() -> None:
 
     assert {share.cluster: share.max_replicas for share in before.bounds}["c"] == 0
     assert run.after(30).plan is before.plan
+
+
+def at_zero() -> dict[str, Any]:
+    """The cluster `b` was sent to 0, and `a` runs the load of both."""
+    first = scenario(federated(1, 12, scalingToZero=True), cluster("a", 2), cluster("b", 1))
+    raw = assigned(assigned(first))
+    raw["record"]["clusters"]["b"]["assignment"]["zeroSince"] = parse_time(NOW)
+    none = {"specReplicas": 0, "statusReplicas": 0, "selector": "app=web"}
+    raw["clusters"][1] |= {"scale": none, "hpa": hpa(1, 5, 0)}
+    return raw
+
+
+def test_a_cluster_at_zero_rests() -> None:
+    """Only what is read of the clusters can bring it back, and no time."""
+    run = Reconciles(at_zero())
+    before = run.after(15)
+
+    assert [share.is_at_zero for share in before.bounds] == [False, True]
+    assert run.after(30).plan is before.plan
+
+
+def test_a_need_ends_the_rest_of_a_cluster_at_zero() -> None:
+    """It comes back in the reconcile that sees that the other one is full."""
+    run = Reconciles(at_zero())
+    first, second = run.after(15), run.after(30)
+    full = at_zero()
+    seven = {"specReplicas": 7, "statusReplicas": 7, "selector": "app=web"}
+    full["clusters"][0] |= {"hpa": hpa(1, 7, 7, 100), "scale": seven}
+
+    assert second.plan is first.plan
+    assert {share.cluster: share.replicas for share in run.after(45, full).bounds} == {"a": None, "b": 1}
 
 
 def test_a_need_ends_the_rest_of_a_cluster_without_an_hpa() -> None:

@@ -25,7 +25,7 @@ OTHERS = {
     "controller/cluster_status.py": "status of Clusters",
     "controller/cronfederatedhpa/objects.py": "status and finalizers of CronFederatedHPAs",
     "controller/cronfederatedhpa/targets.py": "bounds of FederatedHPAs",
-    "controller/distributed/removal.py": "finalizers of FederatedHPAs",
+    "controller/federatedhpa/removal.py": "finalizers of FederatedHPAs",
     "controller/federatedhpa/publication.py": "conditions of FederatedHPAs",
     "controller/member_tokens.py": "Secrets of members",
     "controller/publish.py": "status of FederatedHPAs",

@@ -42,19 +42,18 @@ def test_date_of_an_answer_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_report_of_a_member_hpa_is_read_once() -> None:
-    """The watch keeps an HPA until it changes; a result for other arguments is another result."""
-    reads = list[tuple[str, int]]()
+    """The watch keeps an HPA until it changes."""
+    reads = list[str]()
 
-    def read(hpa: MemberHpa, field: str, index: int) -> tuple[str, int]:
-        reads.append((field, index))
-        return hpa.metadata.name, index
+    def read(hpa: MemberHpa) -> str:
+        reads.append(hpa.metadata.name)
+        return hpa.metadata.name
 
     hpa, other = (MemberHpa(metadata=ObjectMeta(name=name)) for name in ("one", "other"))
 
-    assert [hpa.derived(read, "cpu", 0) for _ in range(10)] == [("one", 0)] * 10
-    assert hpa.derived(read, "cpu", 1) == ("one", 1)
-    assert other.derived(read, "cpu", 0) == ("other", 0)
-    assert len(reads) == 3
+    assert [hpa.derived(read) for _ in range(10)] == ["one"] * 10
+    assert other.derived(read) == "other"
+    assert reads == ["one", "other"]
 
 
 def workloads(version: str) -> dict[str, WorkloadReading]:

@@ -93,7 +93,7 @@ async def test_maxima_are_raised_after_others_were_lowered() -> None:
     [
         (Conflict("409", status=409), Result.REFUSED),
         (ApiError("403", status=403), Result.REFUSED),
-        (NotOwned("HPA", "hand it over"), Result.REFUSED),
+        (NotOwned("an HPA is not ours"), Result.REFUSED),
         (ApiError("500", status=500), Result.UNKNOWN),
         (ApiError("timed out", status=0, reason="Timeout"), Result.UNKNOWN),
         (MemberUnavailable("a", "no answer within 3 s"), Result.UNKNOWN),

@@ -25,7 +25,6 @@ TRIES: Final = 3
 CONCURRENT: Final = 16
 # For all of them. A member that answers removes a thousand in seconds.
 REMOVAL_SECONDS: Final = 120.0
-MAX_NAMED: Final = 8
 
 
 async def remove_member_hpas(member: Side, hub_id: str, say: Say) -> None:
@@ -50,7 +49,7 @@ async def remove_member_hpas(member: Side, hub_id: str, say: Say) -> None:
     if removed := results.count(True):
         say(f"Removed {removed} HorizontalPodAutoscalers of mode Distributed. Replicas stay as they are.")
     if left := [f"{hpa.metadata.namespace}/{hpa.metadata.name}" for hpa in found if hpa not in ours]:
-        say(f"HorizontalPodAutoscalers of other hubs stay (annotation {OWNER}): {listed(left, MAX_NAMED)}")
+        say(f"HorizontalPodAutoscalers of other hubs stay (annotation {OWNER}): {listed(left)}")
     for result in results:
         if isinstance(result, ConfigError):
             raise result

@@ -19,6 +19,7 @@ from fedhpa.assignment import (
     PERIOD_SECONDS,
     Bounds,
     ClusterState,
+    Course,
     Member,
     Previous,
     Rules,
@@ -70,14 +71,14 @@ class SeenMembers:
         outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
         worse = [one.since or 0.0 for one in outlook if one.status != "True"]
         rests = (
-            not (decision.writes or decision.error or decision.events or context.absences)
+            not (decision.writes or decision.events or context.absences)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
             and snapshot.placement is None
             and all(now - since >= QUIET_SECONDS for since in worse)
             and memory.clusters == snapshot.memory.clusters
-            and memory.course == snapshot.memory.course
-            and not memory.course.is_busy
-            and all(one.is_calm and one.ready >= one.running for one in view.members)
+            and memory.course == snapshot.memory.course == Course(written=memory.course.written)
+            # A clock runs while a cluster is missing, pinned, or has replicas that are not ready.
+            and all(one.answers and one.need is None and one.ready >= one.running for one in view.members)
             and not any(state.idle_since for state in view.previous.states.values())
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
             and all((report.scaled_at or now) <= now for report in view.reports.values())
@@ -93,9 +94,7 @@ class SeenMembers:
         if known is not None and all(map(is_, known[0], basis)):
             return known[1]
         found = make()
-        if found.missing_for or found.lost or not found.answers or found.pinned_for is not None:
-            self._known.pop(name, None)
-        else:
+        if found.answers and found.pinned_for is None:
             self._known[name] = basis, found
         return found
 
@@ -113,7 +112,7 @@ class BoundsView:
         placement = spec.assignment
         known = (cluster.cluster or KnownCluster(cluster.name) for cluster in snapshot.clusters)
         self._preferences = placement.preferred(known)
-        self._views = {view.name: view for view in context.fleet.answered}
+        self._views = context.fleet.views
         policy = placement.policy or AssignmentPolicy.DUPLICATED
         self.hpas: Mapping[str, MemberHpa] = {
             cluster.name: cluster.hpa
@@ -199,7 +198,7 @@ class BoundsView:
         known = context.memory.clusters.get(name)
         standing = context.memory.standing(name)
         ready = 0 if view is None else _ready(view, running)
-        load, pinned_for = (None, None) if hpa is None or not answers else self._usage(hpa, running, ready)
+        load, pinned_for = (None, None) if hpa is None or not answers else self._usage(name, running, ready)
         return Member(
             cluster=name,
             minimum=None if foreign else state.minimum,
@@ -228,15 +227,15 @@ class BoundsView:
             drift=() if foreign else cluster.drift,
         )
 
-    def _usage(self, hpa: MemberHpa, running: int, ready: int) -> tuple[Fraction | None, float | None]:
+    def _usage(self, name: str, running: int, ready: int) -> tuple[Fraction | None, float | None]:
         """Returns the load of a cluster, and for how many seconds it has been pinned, None if it is not.
 
         The load is unknown unless each metric has a value. A pinned cluster has a metric that asks for more,
         and one without a value could only ask for more still.
         """
-        report = hpa.derived(report_of)
+        report, most = self.reports[name], self.hpas[name].spec.maxReplicas
         load, since = report.load(ready), report.limited_since
-        if load is not None and since is not None and running >= hpa.spec.maxReplicas > 0 and load > running:
+        if load is not None and since is not None and running >= most > 0 and load > running:
             return load, max(self._context.now - since, 0.0)
         return load if report.complete else None, None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.texts import counted, listed
+from fedhpa.api.texts import MAX_NAMED, counted, listed
 from fedhpa.assignment import ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.bounds_view import BoundsView
@@ -20,8 +20,6 @@ from fedhpa.decision.messages import (
     SCALING_LIMITED,
 )
 
-# People read conditions, so they name only so many clusters.
-_MAX_NAMED: Final = 8
 _MAX_REASON: Final = 160
 # Each remedy has two UIDs. Clusters beyond these are named once the first ones are solved.
 _MAX_REMEDIES: Final = 3
@@ -39,14 +37,14 @@ def report_members(
     ours = view.reports
     failed = {name: report.failure for name, report in ours.items() if report.failure}
     if failed:
-        builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", describe(failed, most=_MAX_NAMED))
+        builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", describe(failed, most=MAX_NAMED))
     else:
         verb = "scales" if len(ours) == 1 else "scale"
         text = f"{counted(len(ours), 'member HPA')} {verb} the workload" if ours else NO_HPA
         builder.condition(SCALING_ACTIVE, True, "MembersScale", text)
     pinned = [one.cluster for one in view.members if one.need is not None]
     if pinned:
-        text = f"HPAs that ask for more than their maxReplicas: {_names(pinned)}"
+        text = f"HPAs that ask for more than their maxReplicas: {listed(pinned)}"
         builder.condition(SCALING_LIMITED, True, "TooManyReplicas", text)
     else:
         text = "no member HPA asks for more than its maxReplicas"
@@ -77,7 +75,7 @@ def report_assignment(
         builder.condition(ASSIGNED, True, _DRY_RUN, text)
     elif errors:
         text = (
-            f"bounds could not be written: {'; '.join(error[:_MAX_REASON] for error in errors[:_MAX_NAMED])}"
+            f"bounds could not be written: {'; '.join(error[:_MAX_REASON] for error in errors[:MAX_NAMED])}"
         )
         builder.warn("FailedAssign", text)
         builder.condition(ASSIGNED, False, "WriteFailed", text)
@@ -108,7 +106,7 @@ def _not_owned(view: BoundsView, foreign: Sequence[str]) -> str:
     for name in foreign:
         clusters.setdefault(view.hpas[name].remedy, []).append(name)
     texts = [
-        f"{_names(names)}: the HorizontalPodAutoscaler of this name is not ours and stays as it is; {remedy}"
+        f"{listed(names)}: the HorizontalPodAutoscaler of this name is not ours and stays as it is; {remedy}"
         for remedy, names in clusters.items()
     ]
     return ". ".join(texts[:_MAX_REMEDIES])
@@ -131,26 +129,17 @@ def _above_minimum(view: BoundsView, made: Plan) -> str:
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
 
 
-def _names(clusters: Sequence[str]) -> str:
-    return listed(clusters, _MAX_NAMED)
-
-
-def report_moves(context: Context, view: BoundsView, made: Plan) -> None:
+def report_moves(context: Context, made: Plan) -> None:
     """Sets what leaving and Stuck clusters wait for, and if Cordoned ones have to grow."""
     context.cordoned_grow = made.cordoned_grow
-    unready = {
-        one.cluster: one.running - one.ready
-        for one in view.members
-        if one.answers and not one.leaving and one.ready < one.running
-    }
-    for one in view.members:
+    for one in made.members:
         if one.stuck:
             context.waits[one.cluster] = f"it keeps {counted(one.ready, 'ready pod')} and one more"
         if one.leaving:
-            context.waits[one.cluster] = _wait_of(context, one, made, unready)
+            context.waits[one.cluster] = _wait_of(context, one, made)
 
 
-def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, int]) -> str:
+def _wait_of(context: Context, one: Member, made: Plan) -> str:
     """Returns what a leaving cluster waits for."""
     goal = made.goals.get(one.cluster)
     stays = 0 if goal is None else min(goal.maximum, one.running)
@@ -163,8 +152,9 @@ def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, in
     text = f"{stays} of {counted(one.running, 'replica')} stay"
     if not stays:
         return f"{text}, and its HPA goes"
-    if unready:
-        pods = sum(unready.values())
+    others = [each for each in made.members if each.answers and not each.leaving]
+    if unready := sorted(each.cluster for each in others if each.ready < each.running):
+        pods = sum(max(each.running - each.ready, 0) for each in others)
         are = f"{counted(pods, 'pod')} {'is' if pods == 1 else 'are'}"
-        return f"{text} until {are} ready in {_names(sorted(unready))}"
+        return f"{text} until {are} ready in {listed(unready)}"
     return f"{text} until others run more"

@@ -12,12 +12,13 @@ import msgspec
 
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.texts import listed
-from fedhpa.assignment import Bounds, HpaReport, Outcome, Plan, Previous, Result, SetBounds, plan
+from fedhpa.assignment import HpaReport, Outcome, Plan, Previous, Result, SetBounds, plan
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_view import BoundsView, SeenMembers
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
 from fedhpa.decision.distributed.returning import give_back
+from fedhpa.decision.memory import MAX_SKEW_SECONDS
 from fedhpa.decision.messages import HELD
 from fedhpa.decision.metrics import status_entry
 from fedhpa.decision.model import Decision, MemberBounds, api_time, member_bounds
@@ -28,10 +29,7 @@ from fedhpa.metric_types.metric import ScalingMetric
 JSON = object
 
 _MAX_REPLICAS: Final = 2**31 - 1
-# People read events, so they name only so many clusters.
-_MAX_NAMED: Final = 8
-# A member's clock may be ahead of the hub's by so many seconds.
-_CLOCK_SKEW: Final = 60
+_NO_HPA: Final = "no HPA"
 
 
 def decide_bounds(
@@ -63,15 +61,15 @@ def decide_bounds(
     errors = [write_error, *errors] if write_error else errors
     report_members(context, view, current, left.states)
     why = f"; reason: {reason}" if reason else ""
-    report_assignment(context, view, made, errors, listed(named, _MAX_NAMED) if dry_run else "", why)
+    report_assignment(context, view, made, errors, listed(named) if dry_run else "", why)
     report_outlook(context, view.headroom(), copies=view.rules.policy.copies)
     sent = writes if outcomes is None else [one.write for one in outcomes if one not in failed]
     done = [one for one in sent if isinstance(one, SetBounds) and one.before != one.after]
     if done or removals or scales:
-        texts = listed(list(_changes(made, done, removals, scales)), _MAX_NAMED)
+        texts = listed(tuple(_changes(made, done, removals, scales)))
         context.builder.event("BoundsAssigned", texts + why)
     _report_repairs(context, view, writes)
-    report_moves(context, view, made)
+    report_moves(context, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
         rescale=bool(writes or scales or removals),
@@ -141,7 +139,7 @@ def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBoun
     if changed or context.stored.observed_generation != context.snapshot.hpa.generation:
         return
     written = {write.cluster for write in writes}
-    for one in view.members:
+    for one in (each for each in view.members if each.cluster in written):
         cluster, fields = one.cluster, list(one.drift)
         state = view.previous.states[cluster]
         # A hold keeps minima that are not the assigned ones.
@@ -150,7 +148,7 @@ def _report_repairs(context: Context, view: BoundsView, writes: Sequence[SetBoun
         )
         if one.answers and state.maximum and not same:
             fields.append("bounds" if one.written is not None else "the HPA itself")
-        if fields and cluster in written:
+        if fields:
             text = f"{cluster}: {', '.join(fields)} differed from the assignment and was written again"
             context.builder.event("MemberHPARepaired", text)
 
@@ -160,22 +158,18 @@ def _changes(
 ) -> Iterator[str]:
     """Yields each write for people, such as `member1 1-6 -> 1-8`."""
     yield from (f"{cluster} loses its replicas and its HPA: it is not selected" for cluster in removals)
-    last = {write.cluster: write for write in writes}
-    present = made.present if last else {}
-    drift = {one.cluster: ", ".join(one.drift) for one in made.members}
-    for cluster, write in sorted(last.items()):
-        again = write.before == write.after == present.get(cluster)
-        if again and drift[cluster]:
-            yield f"{cluster} gets {drift[cluster]}"
+    members = {one.cluster: one for one in made.members} if writes else {}
+    # Of several writes of a cluster the last one counts.
+    for cluster, write in sorted({write.cluster: write for write in writes}.items()):
+        present, drift = members[cluster].present, members[cluster].drift
+        again = write.before == write.after == present
+        if again and drift:
+            yield f"{cluster} gets {', '.join(drift)}"
         else:
-            told = f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}"
+            told = f"{cluster} {present or _NO_HPA} -> {write.after or _NO_HPA}"
             yield f"{told}, written again" if again else told
     for cluster, replicas in sorted(scales.items()):
         yield f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
-
-
-def _text(bounds: Bounds | None) -> str:
-    return "no HPA" if bounds is None else f"{bounds.minimum}-{bounds.maximum}"
 
 
 def _with_status(decision: Decision, context: Context, view: BoundsView, left: Previous) -> Decision:
@@ -223,7 +217,7 @@ def _hpa(report: HpaReport | None, now: float) -> dict[str, JSON]:
     entry: dict[str, JSON] = {}
     if report is not None and report.desired is not None:
         entry["desiredReplicas"] = report.desired
-    if report is not None and report.scaled_at is not None and report.scaled_at <= now + _CLOCK_SKEW:
+    if report is not None and report.scaled_at is not None and report.scaled_at <= now + MAX_SKEW_SECONDS:
         entry["lastScaleTime"] = api_time(report.scaled_at)
     return entry
 

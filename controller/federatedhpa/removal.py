@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import Settings
 from controller.publish import FEDERATED_HPAS, FIELD_MANAGER, record_events
 from fedhpa.api.errors import FedHPAError
+from fedhpa.api.free_json import at
 from fedhpa.api.member_hpas import DELETION_WAITS, FINALIZER
 from fedhpa.api.texts import listed
 from fedhpa.assignment import RemoveHpa, Write
@@ -49,7 +51,6 @@ MODE_ABSENT: Final = (
     "Distributed or Centralized. If your manifest sets it, the hub's CRD drops the field: install the CRDs "
     "of this release"
 )
-MAX_NAMED: Final = 8
 
 
 async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float, *, wanted: bool) -> bool:
@@ -71,22 +72,15 @@ async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float,
     return found is not None and has_finalizer(found) == wanted
 
 
+@dataclass(eq=False)
 class ModeChanges:
     """The way out of mode Distributed, for one object at a time. `writer` wrote the member HPAs."""
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        snapshots: SnapshotBuilder,
-        writer: MemberHpaWriter,
-        events: EventRecorder,
-        settings: Settings,
-    ) -> None:
-        self._hub = hub
-        self._snapshots = snapshots
-        self._writer = writer
-        self._events = events
-        self._settings = settings
+    _hub: ApiClient
+    _snapshots: SnapshotBuilder
+    _writer: MemberHpaWriter
+    _events: EventRecorder
+    _settings: Settings
 
     async def delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float) -> None:
         """Remove the member HPAs of an object that is being deleted, then its finalizer.
@@ -125,7 +119,7 @@ class ModeChanges:
             return Blocked(REMOVING, DRY_RUN, condition=ASSIGNED)
         since = memory.leaving_since = now if memory.leaving_since is None else memory.leaving_since
         left = await self._remove(key, raw, memory.state, now - since)
-        found_in = listed([f"{name}: {reason}" for name, reason in sorted(left.items())], MAX_NAMED)
+        found_in = listed([f"{name}: {reason}" for name, reason in sorted(left.items())])
         message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {found_in}"
         return Blocked(REMOVING, message, condition=ASSIGNED) if left else None
 
@@ -229,16 +223,12 @@ class ModeChanges:
 
         async def read(name: str) -> int | None:
             deadline = self._settings.member_deadline
-            try:
-                return (await get_scale(members[name].client, path, deadline=deadline)).spec.replicas
-            except FedHPAError:
-                return None
+            return (await get_scale(members[name].client, path, deadline=deadline)).spec.replicas
 
         found = await contain_each(TASK, asked, read, lambda _: None)
         return {name: replicas for name, replicas in found.items() if replicas is not None}
 
     def _lost_seconds(self, raw: Mapping[str, Any]) -> float:
-        partial = (raw.get("spec") or {}).get("partialMetrics")
-        own = partial.get("lostAfterSeconds") if isinstance(partial, Mapping) else None
+        own = at(raw, "spec", "partialMetrics", "lostAfterSeconds")
         valid = isinstance(own, int | float) and not isinstance(own, bool) and own > 0
-        return float(own) if valid and own is not None else self._settings.decision.cluster_lost_timeout
+        return float(own) if valid else self._settings.decision.cluster_lost_timeout

@@ -1,1 +1,0 @@
-"""Mode Distributed: the HorizontalPodAutoscalers of the members."""
