@@ -195,9 +195,9 @@ class Reporter:
         failed: bool,
     ) -> None:
         """Reports what a pass stored at `now`. A later pass reports on the objects in `unstored`."""
-        for skipped in planned.skipped:
-            if skipped.object not in unstored:
-                self._metrics.executions.labels(MISSED).inc(skipped.missed.count)
+        for (name, _), missed in planned.skipped:
+            if name not in unstored:
+                self._metrics.executions.labels(MISSED).inc(missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
         self._metrics.executions.labels(FAILED).inc(sum(note.reason == SCALE_FAILED for note in notes))
         for execution, values, _ in () if failed else planned.applied:
