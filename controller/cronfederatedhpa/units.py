@@ -22,7 +22,7 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
     target_of,
 )
-from controller.cronfederatedhpa.targets import KnownShares, Reading
+from controller.cronfederatedhpa.scales import KnownShares, Reading
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, HubCheck, status_written
 from controller.scaling_records import SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
@@ -78,10 +78,9 @@ class Units:
     `shared` is True if other processes run the rules of objects that may have windows open here.
     """
 
-    shared = False
-
-    def __init__(self, hub: ApiClient, objects: CronObjects, check: HubCheck) -> None:
+    def __init__(self, hub: ApiClient, objects: CronObjects, check: HubCheck, *, shared: bool) -> None:
         self._hub = hub
+        self._shared = shared
         self.check = check
         self.objects = objects
         self._units: dict[TargetKey, Unit] = {}
@@ -167,7 +166,7 @@ class Units:
         for name in sorted(unit.holders):
             key = target.namespace, name
             owner = self.objects.get(key)
-            if owner is None and self.shared:
+            if owner is None and self._shared:
                 owner = await self.objects.fetch(key)
                 if owner is not None and owner.target == target:
                     self.objects.put(owner)  # the watch has not shown yet that it belongs here
@@ -217,12 +216,25 @@ class Units:
         here = self._holders.get(key[0], {})
         return frozenset(target for target, names in here.items() if key[1] in names)
 
+    async def release(self, owner: CronObject) -> None:
+        """Removes the finalizer of an object that has no open window on any target."""
+        latest = self.objects.get(owner.key) or owner
+        here = not latest.has_finalizer or self.targets_of(owner.key)
+        if not here and not await self.opened_elsewhere(owner.key):
+            await self.objects.set_finalizer(latest, wanted=False)
+
+    async def free_deleted(self, unit: Unit) -> None:
+        """Removes the finalizer of deleted objects, whose values this process must not restore."""
+        for owner in unit.objects:
+            if owner.deleted and owner.has_finalizer:
+                await self.objects.set_finalizer(owner, wanted=False)
+
     async def opened_elsewhere(self, key: Key) -> bool:
         """Returns True if another process may have an open window of an object. Raises ApiError.
 
         Without the right to list the records, only the windows of this process are known.
         """
-        listed = await self._list(key[0]) if self.shared else None
+        listed = await self._list(key[0]) if self._shared else None
         return any(stored is not None and key[1] in stored.state.holders for _, stored in listed or ())
 
 

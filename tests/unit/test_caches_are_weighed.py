@@ -10,7 +10,7 @@ import pytest
 from fedhpa.api.errors import InvalidObject, MemberUnavailable
 from fedhpa.kube import SYSTEM, mapping
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.mapping import MAX_KINDS, ResourceMapper
+from fedhpa.kube.resources import MAX_KINDS, ResourceMapper
 from fedhpa.members import lists
 from fedhpa.members.client import MAX_GROUPS, MAX_SLOW, Call, GroupBreaker, MemberClient
 from fedhpa.members.lists import SharedLists
