@@ -30,7 +30,7 @@ from controller.cronfederatedhpa.objects import (
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter, WorkloadOwners
 from controller.cronfederatedhpa.targets import CronTargets, Effect, Effects
-from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, Unit, Units, other_controller
+from controller.cronfederatedhpa.units import Ahead, Unit, Units, other_controller
 from controller.failure_log import FAILED_UPDATE_STATUS, FailureLog, Lines, names
 from controller.hub_check import CRON_CRD_PATH, HubCheck
 from controller.loop import Loop, Objects, Slot, Worker
@@ -53,6 +53,8 @@ WATCH_SECONDS: Final = 50.0
 BLOCKED_SECONDS: Final = 60.0
 PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
+# A target that is due this soon is read ahead of its execution.
+READ_AHEAD_SECONDS: Final = 5.0
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
 # Results wait this long at most for the effects of the same minute, and events for the results.
@@ -327,7 +329,11 @@ class CronReconciler(Worker[TargetKey]):
             elif settled.record is not None:
                 again = now + WATCH_SECONDS
             else:
-                return unit.next_pass(planned.wake, now, looks=not self._paused)
+                times = [] if self._paused else [unit.next_look]
+                if planned.wake is not None:
+                    ahead = planned.wake - READ_AHEAD_SECONDS
+                    times.append(ahead if ahead > now else planned.wake)
+                return min(times, default=None)
         return again if planned.wake is None else min(again, planned.wake)
 
     async def _store(

@@ -28,7 +28,7 @@ from fedhpa.cron.execution.model import Note, Rule, RuleState
 from fedhpa.cron.execution.objects import write_histories
 from fedhpa.cron.execution.outcome import MAX_MESSAGE, SCALE_FAILED, Settled, Waiting, reverts
 from fedhpa.cron.execution.planning import CronPlan
-from fedhpa.decision import READY, Finding
+from fedhpa.decision import NO_RECORD, READY, Finding
 from fedhpa.kube import ApiClient, EventRecorder, InvolvedObject, Key, Reflector
 
 log = structlog.get_logger(__name__)
@@ -204,7 +204,9 @@ class Reporter:
     ) -> None:
         """Writes the status of an object in its newest form, and shows it as series and events."""
         rules, states = self._units.scheduled(latest, unit).rules, settled.states[latest.name]
-        finding = failure_of(rules, states) or unit.unrecorded(latest) or unit.unusable
+        obstacle = latest.memory.rules.obstacle or (unit.windows.obstacle if latest.has_windows else "")
+        unrecorded = Finding(NO_RECORD, obstacle) if obstacle else None
+        finding = failure_of(rules, states) or unrecorded or unit.unusable
         due, held = waits or (None, "")
         hub = self._units.check.pruned
         owners = self._owners.of(unit.target)

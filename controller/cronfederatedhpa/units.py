@@ -35,11 +35,9 @@ from fedhpa.cron.execution.objects import (
     encode_windows,
     executable_rules,
 )
-from fedhpa.decision import NO_RECORD, Finding
+from fedhpa.decision import Finding
 from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiClient, Backoff, Key
 
-# A target that is due this soon is read ahead of its execution.
-READ_AHEAD_SECONDS: Final = 5.0
 # Reasons of condition Ready, and of the events: the target does not exist, or rules cannot scale it.
 TARGET_NOT_FOUND: Final = "TargetNotFound"
 TARGET_UNUSABLE: Final = "TargetUnusable"
@@ -319,12 +317,6 @@ class Unit:
             shares |= self.windows.state.shares
         self.shares.replicas, self.shares.complete = shares, bool(shares)
 
-    def unrecorded(self, owner: CronObject) -> Finding | None:
-        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
-        windows = self.windows.obstacle if owner.has_windows else ""
-        obstacle = owner.memory.rules.obstacle or windows
-        return Finding(NO_RECORD, obstacle) if obstacle else None
-
     def is_due(self, now: float) -> bool:
         """True if it has open windows, was read ahead, or has to be asked for a lost baseline."""
         if self.windows.state is not None or (self.ahead is not None and now >= self.ahead.due):
@@ -332,13 +324,6 @@ class Unit:
         asks = not self.asked and any(one.has_windows for one in self.objects)
         self.asked = True
         return asks
-
-    def next_pass(self, wake: float | None, now: float, *, looks: bool) -> float | None:
-        """Returns when to work on the target: before `wake`, to read it ahead, or to look if it exists."""
-        if wake is not None and wake - READ_AHEAD_SECONDS > now:
-            wake -= READ_AHEAD_SECONDS
-        look = self.next_look if looks else None
-        return min((at for at in (wake, look) if at is not None), default=None)
 
     def saw(self, target: ObservedTarget, now: float) -> None:
         """Note what a reading at `now` (POSIX seconds) says of the target. One that failed says nothing."""
