@@ -44,7 +44,6 @@ BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
 # The other names of the bounds. An object has one name of each.
 OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 
-
 # A reading is used for an execution if it is no older. The resourceVersion shows if it is outdated, so an
 # execution that waits for its turn in a busy minute need not read again.
 MAX_READING_AGE_SECONDS: Final = 60.0
@@ -250,6 +249,18 @@ class Effects:
         shares = dict(unit.shares.replicas) if reading.target.shares else {}
         return Effect(attempts.plan, error, attempts.refusals, shares)
 
+    async def read(self, unit: Unit) -> Reading:
+        """Returns the values of a target as they are now."""
+        reading = await self._targets.read(unit.target, unit.reference.api_version, unit.shares)
+        unit.saw(reading.target, self._wall())
+        return reading
+
+    async def none_due(self, unit: Unit, now: float) -> Effect | None:
+        """Returns the plan of a pass without an effect; None if something may be due."""
+        unread = ObservedTarget({}, "not read yet", unread=True)
+        planned = await self._off_loop(unit, CronPlan, None, unread, now)
+        return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
+
     async def _try_all(self, unit: Unit, attempts: Attempts, reading: Reading) -> str:
         """Writes the first of some plans that is not refused. Returns why the last one failed, or ""."""
         while True:
@@ -315,18 +326,6 @@ class Effects:
         if ahead is not None and not windows and 0 <= self._wall() - ahead.at <= MAX_READING_AGE_SECONDS:
             return ahead.reading
         return await self.read(unit)
-
-    async def read(self, unit: Unit) -> Reading:
-        """Returns the values of a target as they are now."""
-        reading = await self._targets.read(unit.target, unit.reference.api_version, unit.shares)
-        unit.saw(reading.target, self._wall())
-        return reading
-
-    async def none_due(self, unit: Unit, now: float) -> Effect | None:
-        """Returns the plan of a pass without an effect; None if something may be due."""
-        unread = ObservedTarget({}, "not read yet", unread=True)
-        planned = await self._off_loop(unit, CronPlan, None, unread, now)
-        return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
 
     async def _off_loop(self, unit: Unit, plans: Callable[..., T], *known: object) -> T:
         """Returns what `plans` makes of the objects, as a plan needs them, and of all else that is known."""
