@@ -11,6 +11,7 @@ them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -33,7 +34,7 @@ from controller.cronfederatedhpa.targets import CronTargets, Effect, Effects
 from controller.cronfederatedhpa.units import Ahead, Unit, Units, other_controller
 from controller.failure_log import FAILED_UPDATE_STATUS, FailureLog, Lines, names
 from controller.hub_check import CRON_CRD_PATH, HubCheck
-from controller.loop import Loop, Objects, Slot, Worker
+from controller.loop import Foreign, Loop, Objects, Slot, Worker
 from controller.shards import ALL, Shard, place_of
 from fedhpa.api.autoscalers import Autoscaler
 from fedhpa.api.errors import FedHPAError, InvalidObject
@@ -70,7 +71,6 @@ PATHS: Final = (
     *(f"status.{field}" for field in OUR_FIELDS),
 )
 
-Gate = Callable[[], Awaitable[None]]
 Object = dict[str, Any]
 log = structlog.get_logger(__name__)
 
@@ -99,11 +99,9 @@ class Barrier:
 
     async def wait(self) -> None:
         """Waits until no step is outstanding. The first of them bounds the wait for all."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._began + LONGEST_WAIT_SECONDS):
                 await self._idle.wait()
-        except TimeoutError:
-            return
 
 
 class CronReconciler(Worker[TargetKey]):
@@ -196,6 +194,9 @@ class CronReconciler(Worker[TargetKey]):
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
         return await self._units.load(lambda one: self._shard.owns((one.namespace, one.kind, one.name)))
 
+    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
+        """Objects of other shards do not matter."""
+
     def changed(self, change: Change[Object]) -> set[TargetKey]:
         """Note an object. Returns the targets that it had and has, and those with windows of it."""
         key, windows = change.key, self._units.targets_of(change.key)
@@ -271,7 +272,7 @@ class CronReconciler(Worker[TargetKey]):
         self._units.end()
         self._check.end()
 
-    async def reconcile(self, target: TargetKey, results: Gate) -> float | None:
+    async def reconcile(self, target: TargetKey, results: Callable[[], Awaitable[None]]) -> float | None:
         """Does what is due for a target. Returns when it is due next (POSIX seconds), or None.
 
         `results` is awaited between the effect and the statuses, so that all effects of a minute come first.
@@ -365,8 +366,7 @@ class CronReconciler(Worker[TargetKey]):
                     failed |= not await self._record_one(unit, owner, settled, shares)
                 unstored.discard(owner.name)
                 if latest is not None and runs:
-                    waits = waiting.get(owner.name)
-                    await self._reporter.show(unit, latest, settled, now, waits)
+                    await self._reporter.show(unit, latest, settled, now, waiting.get(owner.name))
                 await self._units.release(owner)
             except NotLeading:
                 raise
