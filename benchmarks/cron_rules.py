@@ -21,7 +21,6 @@ from controller.cronfederatedhpa import (
     CronMetrics,
     CronReconciler,
     CronTargets,
-    CronWorker,
     WorkloadOwners,
 )
 from fedhpa.api.errors import ApiError
@@ -144,15 +143,14 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
     targets = CronTargets(hub, clock=SYSTEM)
-    reconciler = CronReconciler(
-        hub, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
-    )
     owners = WorkloadOwners(hub, clock=SYSTEM.monotonic)
-    worker = CronWorker(hub, reconciler, owners, wall=clock, clock=SYSTEM.monotonic)
-    tasks = [asyncio.create_task(worker.loop.run()), asyncio.create_task(events.run())]
+    reconciler = CronReconciler(
+        hub, targets, owners, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
+    )
+    tasks = [asyncio.create_task(reconciler.loop.run()), asyncio.create_task(events.run())]
     try:
         async with asyncio.timeout(60):
-            while len(worker.objects) < OBJECTS or not _all_stored(hub):  # noqa: ASYNC110  # no event
+            while len(reconciler.objects) < OBJECTS or not _all_stored(hub):  # noqa: ASYNC110  # no event
                 await asyncio.sleep(0.05)
         await asyncio.sleep(SETTLING_SECONDS)
         began = time.process_time()

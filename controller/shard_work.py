@@ -13,7 +13,6 @@ from controller.cronfederatedhpa import (
     CronMetrics,
     CronReconciler,
     CronTargets,
-    CronWorker,
     MemberScales,
     WorkloadOwners,
 )
@@ -61,37 +60,30 @@ async def lead_rules(
     reconciler = CronReconciler(
         hub,
         CronTargets(hub, scales, clock=clock),
+        owners,
         events,
         metrics,
         paused=settings.paused,
-        leads=leads,
-        owners=owners.of,
-        holds=(lambda _: ()) if holds is None else holds.of,
-        on_finding=on_finding,
-        wall=clock.wall,
-        clock=clock.monotonic,
-    )
-    worker = CronWorker(
-        hub,
-        reconciler,
-        owners,
         shard=shard,
         namespaces=settings.watch_namespaces,
+        leads=leads,
+        holds=(lambda _: ()) if holds is None else holds.of,
+        on_finding=on_finding,
         on_count=on_count,
         wall=clock.wall,
         clock=clock.monotonic,
     )
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(supervise("cron-events", lambda: events.run(worker.results.wait)))
+        group.create_task(supervise("cron-events", lambda: events.run(reconciler.results.wait)))
         if scales is not None:
             await _until_synced(members)
         if holds is not None:
             await holds.tried()
         group.create_task(supervise("cron-owners", owners.reflector.run))
-        group.create_task(worker.forget_former_owners())
+        group.create_task(reconciler.forget_former_owners())
         group.create_task(supervise("cron-reminders", reconciler.remind))
-        group.create_task(worker.loop.run())
+        group.create_task(reconciler.loop.run())
 
 
 @asynccontextmanager

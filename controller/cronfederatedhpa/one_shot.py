@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey, open_rules
-from controller.cronfederatedhpa.targets import CronTargets, KnownShares, MemberScales, bounds_of
+from controller.cronfederatedhpa.scales import KnownShares, MemberScales
+from controller.cronfederatedhpa.targets import CronTargets, bounds_of
 from controller.cronfederatedhpa.units import open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once

@@ -1,8 +1,12 @@
-"""Shows rules to people: the status of an object, the events on it, and the series of the controller."""
+"""Shows rules to people: the status of an object, the events on it, and the series of the controller.
+
+A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
+objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,16 +17,19 @@ from controller.background import KnownObjects
 from controller.cronfederatedhpa.objects import DROPPED, CronObject, TargetKey
 from controller.cronfederatedhpa.units import TARGET_REASONS, Unit, Units
 from controller.hub_check import FIELDS_PRUNED
+from controller.publish import FEDERATED_HPAS
+from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.cronfederatedhpa import KIND
-from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.federatedhpa import API_VERSION, GROUP
+from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import Note, Rule, RuleState
 from fedhpa.cron.execution.objects import write_histories
 from fedhpa.cron.execution.outcome import MAX_MESSAGE, SCALE_FAILED, Settled, Waiting, reverts
 from fedhpa.cron.execution.planning import CronPlan
-from fedhpa.decision import READY, Finding
-from fedhpa.kube import EventRecorder, InvolvedObject, Key
+from fedhpa.decision import NO_RECORD, READY, Finding
+from fedhpa.kube import ApiClient, EventRecorder, InvolvedObject, Key, Reflector
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]
@@ -148,11 +155,42 @@ def _when(at: float, name: str, rule: Rule) -> str:
     return f"{datetime.fromtimestamp(at, zone):%d %b %H:%M} {name}"
 
 
+class WorkloadOwners:
+    """The FederatedHPAs in these namespaces, while the `reflector` runs; none mean all."""
+
+    def __init__(
+        self, hub: ApiClient, *, namespaces: Collection[str] = (), clock: Callable[[], float]
+    ) -> None:
+        self._namespaces = namespaces
+        self._index = AutoscalerIndex()
+        self.reflector: Reflector[Autoscaler] = Reflector(
+            hub, FEDERATED_HPAS.path(), StoredAutoscaler, self._read, name="federatedhpas", clock=clock
+        )
+        self.reflector.subscribe(lambda _, old, new: self._index.replace(old, new))
+
+    def of(self, target: TargetKey) -> tuple[str, ...] | None:
+        """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
+        if (target.group, target.kind) == (GROUP, FHPA_KIND):
+            return ()
+        if not self.reflector.synced.is_set():
+            return None
+        found = self._index.of(target)
+        return tuple(f"{FHPA_KIND} {each.namespace}/{each.name}" for each in found)
+
+    def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:
+        if self._namespaces and stored.metadata.namespace not in self._namespaces:
+            return None
+        return from_stored(FHPA_KIND, stored)
+
+
 class Reporter:
     """Records the results of passes on the objects of `units`."""
 
-    def __init__(self, units: Units, events: EventRecorder, metrics: CronMetrics) -> None:
+    def __init__(
+        self, units: Units, owners: WorkloadOwners, events: EventRecorder, metrics: CronMetrics
+    ) -> None:
         self._units = units
+        self._owners = owners
         self._events = events
         self._metrics = metrics
 
@@ -163,16 +201,15 @@ class Reporter:
         settled: Settled,
         now: float,
         waits: Waiting | None,
-        owners: tuple[str, ...] | None,
     ) -> None:
-        """Writes the status of an object in its newest form, and shows it as series and events.
-
-        `owners` are the FederatedHPAs that scale the target; None if they are unknown.
-        """
+        """Writes the status of an object in its newest form, and shows it as series and events."""
         rules, states = self._units.scheduled(latest, unit).rules, settled.states[latest.name]
-        finding = failure_of(rules, states) or unit.unrecorded(latest) or unit.unusable
+        obstacle = latest.memory.rules.obstacle or (unit.windows.obstacle if latest.has_windows else "")
+        unrecorded = Finding(NO_RECORD, obstacle) if obstacle else None
+        finding = failure_of(rules, states) or unrecorded or unit.unusable
         due, held = waits or (None, "")
         hub = self._units.check.pruned
+        owners = self._owners.of(unit.target)
         status = render_status(latest, rules, states, finding, now, owners, held, hub)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
         self._metrics.show(latest.key, min(coming, default=None), due, status["conditions"])
@@ -195,9 +232,9 @@ class Reporter:
         failed: bool,
     ) -> None:
         """Reports what a pass stored at `now`. A later pass reports on the objects in `unstored`."""
-        for skipped in planned.skipped:
-            if skipped.object not in unstored:
-                self._metrics.executions.labels(MISSED).inc(skipped.missed.count)
+        for (name, _), missed in planned.skipped:
+            if name not in unstored:
+                self._metrics.executions.labels(MISSED).inc(missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
         self._metrics.executions.labels(FAILED).inc(sum(note.reason == SCALE_FAILED for note in notes))
         for execution, values, _ in () if failed else planned.applied:

@@ -1,43 +1,39 @@
-"""Reads the values that rules set on a target, and writes them.
+"""Makes what is due on a target: reads its values, plans, and writes what should hold.
 
-The target is a FederatedHPA, a workload on the hub with the scale subresource, or with --propagation=direct a
-workload in the members, which nobody but the rules scales there. After a conflict the target is read again.
-The same values are written if nobody changed the present ones. Source: docs/explanation/membership.md,
-"Rules".
+The target is a FederatedHPA, or a workload (controller.cronfederatedhpa.scales). After a conflict the target
+is read again. The same values are written if nobody changed the present ones. A write that the hub refuses is
+planned again without the events at fault, so that the other ones are applied.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from controller.apply.plan import carry_out, to_scales, written_scales
-from controller.apply.scales import Superseded, WritableScale, set_replicas
-from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, TargetKey
-from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from controller.apply.scales import Superseded
+from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, NotLeading, TargetKey
+from controller.cronfederatedhpa.scales import (
+    KnownShares,
+    MemberScales,
+    Reading,
+    read_on_hub,
+    unreadable,
+)
+from controller.cronfederatedhpa.units import Unit, Units
+from controller.scaling_records import NotRecorded
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.assignment import Host, Result, next_scales, spread
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, ObservedTarget, Values, WriteCause
 from fedhpa.cron.execution.objects import split_markers
-from fedhpa.decision import membership_of
-from fedhpa.kube import (
-    NOT_FOUND,
-    ApiClient,
-    Clock,
-    ResourceMapper,
-    contain,
-    get_scale,
-    patch_with_retry,
-    resource_path,
-)
-from fedhpa.members import Member
+from fedhpa.cron.execution.outcome import Attempts
+from fedhpa.cron.execution.planning import CronPlan
+from fedhpa.kube import NOT_FOUND, ApiClient, Clock, ResourceMapper, patch_with_retry, resource_path
 
 # Names the executions and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with
 # commas between several of them. After a crash before the result is stored, it shows which of them were
@@ -48,45 +44,17 @@ BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
 # The other names of the bounds. An object has one name of each.
 OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 
-Members = Callable[[], Mapping[str, Member]]
-# Writes values with the marker of their events, and the baseline of the windows that are then open.
-Write = Callable[[Values, str, Values | None], Awaitable[None]]
-_UNKNOWN_REPLICAS: Final = "nobody knows its replicas, so the execution waits for its answer"
+# A reading is used for an execution if it is no older. The resourceVersion shows if it is outdated, so an
+# execution that waits for its turn in a busy minute need not read again.
+MAX_READING_AGE_SECONDS: Final = 60.0
+PLAN_TRIES: Final = 3
+# Answers that are not about the values of a write. All others from 400 to 499 may be.
+NO_REFUSALS: Final = frozenset({401, 404, 408, 409, 429})
+# More rules are planned in a thread, so that the loop runs. A rule takes up to 0.1 ms, and the first rule
+# of each time zone 1 ms.
+MANY_RULES: Final = 200
 
-
-@dataclass(frozen=True)
-class Reading:
-    """A target as it was read, and the function that writes values to it.
-
-    `awaited` says which cluster may have replicas that nobody has ever read: a size is not final without it.
-    """
-
-    target: ObservedTarget
-    write: Write
-    awaited: str = ""
-
-
-@dataclass
-class KnownShares:
-    """The replicas of a workload in the members, as far as this process or the records know them.
-
-    `replicas` are those that each cluster answered last. `silent_since` has the clusters whose replicas
-    nobody knows, and when that was found, in POSIX seconds. `complete` is True once all clusters were asked
-    with success, now or before a record.
-    """
-
-    replicas: dict[str, int] = field(default_factory=dict)
-    silent_since: dict[str, float] = field(default_factory=dict)
-    complete: bool = False
-
-
-async def _nothing_to_write(values: Values, marker: str, baseline: Values | None) -> None:  # noqa: ARG001
-    raise InvalidObject(f"{values} cannot be written for {marker}: the target was not read")
-
-
-def unreadable(error: str, *, gone: bool = False, unread: bool = False) -> Reading:
-    """Returns the reading of a target that cannot be read: never, or not now if it is `unread`."""
-    return Reading(ObservedTarget({}, error, gone, unread), _nothing_to_write)
+T = TypeVar("T")
 
 
 class CronTargets:
@@ -94,8 +62,8 @@ class CronTargets:
 
     def __init__(self, hub: ApiClient, in_members: MemberScales | None = None, *, clock: Clock) -> None:
         self._hub = hub
-        self._mapper = ResourceMapper(hub, clock=clock.monotonic)
-        self._in_members = in_members
+        on_hub = partial(read_on_hub, hub, ResourceMapper(hub, clock=clock.monotonic))
+        self._read_scale = on_hub if in_members is None else in_members.read
 
     async def read(self, key: TargetKey, api_version: str, shares: KnownShares) -> Reading:
         """Returns the present values of a target. Failures are part of the reading.
@@ -109,9 +77,7 @@ class CronTargets:
                 return unreadable(f"apiVersion {api_version} is not that of a {KIND}: write {API_VERSION}")
             if key.group == GROUP:
                 return unreadable(f"kind {key.kind} of {GROUP} cannot be scaled: write kind {KIND}")
-            if self._in_members is not None:
-                return await self._in_members.read(key, api_version, shares)
-            return await self._read_scale(key, api_version)
+            return await self._read_scale(key, api_version, shares)
         except ApiError as error:
             missing = error.status == NOT_FOUND
             text = f"{key} does not exist" if missing else f"{key}: {error}"
@@ -142,40 +108,16 @@ class CronTargets:
             ):
                 raise Superseded(f"{key} was deleted at the same time")
 
+        uid = raw["metadata"].get("uid")
         target = ObservedTarget(
             bounds_of(raw),
             done=split_markers(_our_annotation(raw, LAST_EXECUTION)),
             managers=_managers(raw),
             baseline=_named_baseline(_our_annotation(raw, BASELINE)),
             hold=_asked_hold(raw),
-            uids=_uids(raw["metadata"].get("uid")),
+            uids={"": uid} if uid else {},
         )
         return Reading(target, write)
-
-    async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
-        found = await read_scale(self._hub, self._mapper, key, api_version, HUB_DEADLINE_SECONDS)
-
-        async def write(values: Values, *_: object) -> None:  # a scale has no annotations
-            await set_replicas(found, values.get(REPLICAS) or 0, manager=FIELD_MANAGER, strict=True)
-
-        return Reading(
-            ObservedTarget({REPLICAS: found.replicas}, uids=_uids(found.scale.metadata.uid)), write
-        )
-
-
-async def read_scale(
-    client: ApiClient, mapper: ResourceMapper, key: TargetKey, api_version: str, deadline: float
-) -> WritableScale:
-    """Returns the scale of a workload. Raises InvalidObject if rules cannot scale the kind, and ApiError."""
-    resource = await mapper.resolve(api_version, key.kind, deadline=deadline)
-    if not resource.namespaced:
-        raise InvalidObject(
-            f"{key.kind} is cluster-scoped, and rules scale objects of their own namespace only"
-        )
-    if not resource.scale:
-        raise InvalidObject(f"{key.kind} has no scale subresource, so it cannot be scaled")
-    path = resource.path(key.namespace, key.name)
-    return WritableScale(client, path, await get_scale(client, path, deadline=deadline), deadline)
 
 
 def bounds_of(raw: Mapping[str, Any]) -> Values:
@@ -197,11 +139,6 @@ def _asked_hold(raw: Mapping[str, Any]) -> HoldRequest | None:
     """Returns what the annotations of a FederatedHPA ask for."""
     metadata = raw["metadata"]
     return hold_request(metadata.get("annotations"), name=f"{KIND} {metadata.get('name', '')}")
-
-
-def _uids(uid: str | None) -> dict[str, str]:
-    """Returns the uid of a target on the hub."""
-    return {"": uid} if uid else {}
 
 
 def _our_annotation(raw: Mapping[str, Any], name: str) -> str:
@@ -246,112 +183,153 @@ def _writers(raw: Mapping[str, Any], *path: str) -> set[str]:
     return writers
 
 
-class MemberScales:
-    """Reads and writes the scale of a workload in all members.
+class Effect(NamedTuple):
+    """A plan whose write was made, or failed with `error`.
 
-    A cluster of which nothing is known counts as one without the workload once it is silent for `lost_after`
-    seconds. Before, no size is known. After that a size is final only if all clusters answered once.
+    `refusals` says why the events cannot act that the plan leaves out. `shares` are the replicas of each
+    cluster after the write, for a workload in the members.
+    """
+
+    plan: CronPlan
+    error: str
+    refusals: Mapping[WriteCause, str]
+    shares: Mapping[str, int] = {}
+
+
+class _Refused(FedHPAError):
+    """The hub refused the values of a write, or what its events in `causes` need, if there are some."""
+
+    def __init__(self, message: str, causes: Collection[WriteCause] = ()) -> None:
+        super().__init__(message)
+        self.causes = causes
+
+
+class Effects:
+    """Makes the effects of rules on targets.
+
+    `holds` returns what the namespaces that concern an object's namespace ask for.
     """
 
     def __init__(
-        self, members: Members, *, member_deadline: float, lost_after: float, wall: Callable[[], float]
+        self,
+        units: Units,
+        targets: CronTargets,
+        *,
+        paused: bool,
+        holds: Callable[[str], Sequence[HoldRequest]],
+        wall: Callable[[], float],
     ) -> None:
-        self._members = members
-        self._deadline = member_deadline
-        self._lost_after = lost_after
+        self._units = units
+        self._targets = targets
+        self._paused = paused
+        self._holds = holds
         self._wall = wall
 
-    async def read(self, key: TargetKey, api_version: str, known: KnownShares) -> Reading:
-        """Returns the size of a workload: the sum over the members, a silent one with its last replicas."""
-        members = dict(self._members())
-        tasks = [
-            contain("read-scale", partial(self._ask, member, key, api_version), FedHPAError, cluster=name)
-            for name, member in members.items()
-        ]
-        answers = dict(zip(members, await asyncio.gather(*tasks), strict=True))
-        found = {name: one for name, one in answers.items() if isinstance(one, WritableScale)}
-        silent = {name: one for name, one in answers.items() if isinstance(one, FedHPAError)}
-        known.replicas |= {name: one.replicas for name, one in found.items()}
-        for name in known.replicas.keys() - found.keys() - silent.keys():
-            del known.replicas[name]
-        # A cluster that does not serve the kind, or no scale of it, has answered.
-        without = {name for name, one in silent.items() if isinstance(one, InvalidObject)}
-        unknown = sorted(silent.keys() - without - known.replicas.keys())
-        awaited = self._awaited(members, unknown, known)
-        if not found:
-            if not silent:
-                return unreadable(f"{key} does not exist in any member", gone=True)
-            name = min(silent)
-            if without == silent.keys():
-                return unreadable(f"cluster {name}: {silent[name]}")
-            return unreadable(f"{key}: no member answered; {name}: {silent[name]}", unread=True)
-        if awaited:
-            name = min(awaited)
-            return unreadable(f"{key}: cluster {name}: {silent[name]}: {_UNKNOWN_REPLICAS}", unread=True)
-        known.complete |= not unknown
-        late = "" if known.complete else f"cluster {unknown[0]}: {silent[unknown[0]]}: {_UNKNOWN_REPLICAS}"
-        silent = {name: error for name, error in silent.items() if name in known.replicas}
-        target = ObservedTarget(
-            {REPLICAS: sum(known.replicas.values())},
-            shares={name: one.replicas for name, one in found.items()},
-            uids={name: one.scale.metadata.uid for name, one in found.items()},
-        )
-        return Reading(target, partial(self._write, known, members, found, silent), late)
+    async def make(self, unit: Unit) -> Effect:
+        """Reads the target, plans and writes; plans anew if somebody changed the target or its record."""
+        reading = await self._reading(unit)
+        record = unit.windows.state
+        for attempt in range(1, PLAN_TRIES + 1):
+            known = record, reading.target, self._wall(), self._holds(unit.target.namespace)
+            attempts = await self._off_loop(unit, Attempts, *known)
+            try:
+                error = await self._try_all(unit, attempts, reading)
+                break
+            except Superseded as changed:
+                error = str(changed)
+                if attempt == PLAN_TRIES:
+                    break
+                # The record comes first: a write of another process between the two requests is then known.
+                if not unit.windows.known:
+                    await unit.windows.read()
+                    record = unit.windows.state
+                reading = await self.read(unit)
+        if attempts.plan.applied or attempts.plan.closed:
+            error = error or reading.awaited
+        shares = dict(unit.shares.replicas) if reading.target.shares else {}
+        return Effect(attempts.plan, error, attempts.refusals, shares)
 
-    async def _ask(
-        self, member: Member, key: TargetKey, api_version: str
-    ) -> WritableScale | FedHPAError | None:
-        """Returns the scale in a member, its failure, or None where the workload does not exist."""
+    async def read(self, unit: Unit) -> Reading:
+        """Returns the values of a target as they are now."""
+        reading = await self._targets.read(unit.target, unit.reference.api_version, unit.shares)
+        unit.saw(reading.target, self._wall())
+        return reading
+
+    async def none_due(self, unit: Unit, now: float) -> Effect | None:
+        """Returns the plan of a pass without an effect; None if something may be due."""
+        unread = ObservedTarget({}, "not read yet", unread=True)
+        planned = await self._off_loop(unit, CronPlan, None, unread, now)
+        return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
+
+    async def _try_all(self, unit: Unit, attempts: Attempts, reading: Reading) -> str:
+        """Writes the first of some plans that is not refused. Returns why the last one failed, or ""."""
+        while True:
+            try:
+                await self._write(unit, attempts.plan, reading)
+                return attempts.plan.error
+            except (NotLeading, Superseded):
+                raise
+            except _Refused as refused:
+                text, causes = str(refused), refused.causes
+                if not (attempts.exclude(causes, text) if causes else attempts.refused(text)):
+                    return text
+            except FedHPAError as failure:
+                return str(failure)
+
+    async def _write(self, unit: Unit, planned: CronPlan, reading: Reading) -> None:
+        """Makes the writes of a plan before its result. Raises _Refused if the hub refuses the values."""
+        if self._paused or planned.error:
+            return
+        await self._prepare(unit, planned)
+        baseline = None if planned.record is None else planned.record.baseline
+        # The target must not name a baseline that nobody restores any more.
+        if not planned.write and (reading.target.baseline is None or baseline is not None):
+            return
+        self._units.objects.check_lease()
         try:
-            return await read_scale(member.client, member.mapper, key, api_version, self._deadline)
-        except FedHPAError as error:
-            return None if isinstance(error, ApiError) and error.status == NOT_FOUND else error
+            await reading.write(planned.write, planned.marker, baseline)
+        except ApiError as error:
+            if 400 <= error.status < 500 and error.status not in NO_REFUSALS:
+                raise _Refused(str(error)) from error
+            raise
 
-    def _awaited(
-        self, members: Mapping[str, Member], unknown: Sequence[str], known: KnownShares
-    ) -> list[str]:
-        """Returns the silent clusters that may run the workload, although nobody has read its replicas."""
-        now, before = self._wall(), known.silent_since
-        known.silent_since = {
-            name: min(before.get(name, now), now if state.ready else state.since)
-            for name in unknown
-            for state in [members[name].state]
-        }
-        return [name for name, since in known.silent_since.items() if now - since < self._lost_after]
+    async def _prepare(self, unit: Unit, planned: CronPlan) -> None:
+        """Sets the finalizers of objects whose windows open, and stores the write that is about to begin.
 
-    async def _write(
-        self,
-        known: KnownShares,
-        members: Mapping[str, Member],
-        found: Mapping[str, WritableScale],
-        silent: Mapping[str, FedHPAError],
-        values: Values,
-        *_: object,
-    ) -> None:
-        """Divides the size over the clusters. All that answered are tried, those that grow first.
-
-        Raises FedHPAError if one could not be written, or if the clusters do not have the size together
-        before a silent one answers.
+        Raises _Refused if that is refused: then these windows do not open, and all others act.
         """
-        size, now = values.get(REPLICAS) or 0, self._wall()
-        hosts = {
-            name: Host(known.replicas[name], membership_of(members[name].known, now).state, name in found)
-            for name in sorted(found.keys() | silent.keys())
-        }
-        shares = spread(size, hosts)
-        present = {name: one.replicas for name, one in found.items()}
-        outcomes = await carry_out(
-            lambda done: next_scales(shares, present, done, grows_first=True),
-            to_scales(found, manager=FIELD_MANAGER, strict=True),
-        )
-        known.replicas |= written_scales(outcomes)
-        for one in outcomes:
-            if one.result is not Result.CONFIRMED:
-                raise FedHPAError(f"cluster {one.write.cluster}: {one.reason}")
-        total = sum(shares.values()) + sum(hosts[name].replicas for name in silent)
-        if total != size and silent:
-            name, error = min((name, str(one)) for name, one in silent.items())
-            raise FedHPAError(
-                f"{total} instead of {size} replicas until cluster {name} answers, which had "
-                f"{hosts[name].replicas}: {error}"
-            )
+        for owner in unit.objects:
+            if owner.name in planned.holders and not owner.has_finalizer:
+                try:
+                    await self._units.objects.set_finalizer(owner, wanted=True)
+                except ApiError as error:
+                    # Of a window that is open already the finalizer was removed by somebody.
+                    if causes := planned.openings(owner.name):
+                        raise _Refused(str(error), causes) from error
+        if planned.pending is None:
+            return
+        try:
+            await unit.windows.write(planned.pending)
+        except Conflict as error:
+            raise Superseded(f"{unit.windows.file} was written by another process") from error
+        except NotRecorded as error:
+            # Windows do not begin where a restart would not know them. Other executions of the plan do.
+            raise _Refused(str(error), planned.openings()) from error
+
+    async def _reading(self, unit: Unit) -> Reading:
+        """Returns the values of a target, read ahead of the execution if that is recent enough.
+
+        A window takes its baseline from the reading, so then it is always read at the execution.
+        """
+        ahead, unit.ahead = unit.ahead, None
+        windows = unit.windows.state is not None or any(owner.has_windows for owner in unit.objects)
+        if ahead is not None and not windows and 0 <= self._wall() - ahead.at <= MAX_READING_AGE_SECONDS:
+            return ahead.reading
+        return await self.read(unit)
+
+    async def _off_loop(self, unit: Unit, plans: Callable[..., T], *known: object) -> T:
+        """Returns what `plans` makes of the objects, as a plan needs them, and of all else that is known."""
+        objects = [self._units.scheduled(owner, unit) for owner in unit.objects]
+        if sum(len(each.rules) for each in objects) <= MANY_RULES:
+            return plans(objects, *known)
+        return await asyncio.to_thread(plans, objects, *known)

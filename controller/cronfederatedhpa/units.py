@@ -22,7 +22,7 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
     target_of,
 )
-from controller.cronfederatedhpa.targets import KnownShares, Reading
+from controller.cronfederatedhpa.scales import KnownShares, Reading
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, HubCheck, status_written
 from controller.scaling_records import SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
@@ -35,11 +35,9 @@ from fedhpa.cron.execution.objects import (
     encode_windows,
     executable_rules,
 )
-from fedhpa.decision import NO_RECORD, Finding
+from fedhpa.decision import Finding
 from fedhpa.kube import FORBIDDEN, NOT_FOUND, ApiClient, Backoff, Key
 
-# A target that is due this soon is read ahead of its execution.
-READ_AHEAD_SECONDS: Final = 5.0
 # Reasons of condition Ready, and of the events: the target does not exist, or rules cannot scale it.
 TARGET_NOT_FOUND: Final = "TargetNotFound"
 TARGET_UNUSABLE: Final = "TargetUnusable"
@@ -78,10 +76,9 @@ class Units:
     `shared` is True if other processes run the rules of objects that may have windows open here.
     """
 
-    shared = False
-
-    def __init__(self, hub: ApiClient, objects: CronObjects, check: HubCheck) -> None:
+    def __init__(self, hub: ApiClient, objects: CronObjects, check: HubCheck, *, shared: bool) -> None:
         self._hub = hub
+        self._shared = shared
         self.check = check
         self.objects = objects
         self._units: dict[TargetKey, Unit] = {}
@@ -167,7 +164,7 @@ class Units:
         for name in sorted(unit.holders):
             key = target.namespace, name
             owner = self.objects.get(key)
-            if owner is None and self.shared:
+            if owner is None and self._shared:
                 owner = await self.objects.fetch(key)
                 if owner is not None and owner.target == target:
                     self.objects.put(owner)  # the watch has not shown yet that it belongs here
@@ -217,12 +214,25 @@ class Units:
         here = self._holders.get(key[0], {})
         return frozenset(target for target, names in here.items() if key[1] in names)
 
+    async def release(self, owner: CronObject) -> None:
+        """Removes the finalizer of an object that has no open window on any target."""
+        latest = self.objects.get(owner.key) or owner
+        here = not latest.has_finalizer or self.targets_of(owner.key)
+        if not here and not await self.opened_elsewhere(owner.key):
+            await self.objects.set_finalizer(latest, wanted=False)
+
+    async def free_deleted(self, unit: Unit) -> None:
+        """Removes the finalizer of deleted objects, whose values this process must not restore."""
+        for owner in unit.objects:
+            if owner.deleted and owner.has_finalizer:
+                await self.objects.set_finalizer(owner, wanted=False)
+
     async def opened_elsewhere(self, key: Key) -> bool:
         """Returns True if another process may have an open window of an object. Raises ApiError.
 
         Without the right to list the records, only the windows of this process are known.
         """
-        listed = await self._list(key[0]) if self.shared else None
+        listed = await self._list(key[0]) if self._shared else None
         return any(stored is not None and key[1] in stored.state.holders for _, stored in listed or ())
 
 
@@ -307,12 +317,6 @@ class Unit:
             shares |= self.windows.state.shares
         self.shares.replicas, self.shares.complete = shares, bool(shares)
 
-    def unrecorded(self, owner: CronObject) -> Finding | None:
-        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
-        windows = self.windows.obstacle if owner.has_windows else ""
-        obstacle = owner.memory.rules.obstacle or windows
-        return Finding(NO_RECORD, obstacle) if obstacle else None
-
     def is_due(self, now: float) -> bool:
         """True if it has open windows, was read ahead, or has to be asked for a lost baseline."""
         if self.windows.state is not None or (self.ahead is not None and now >= self.ahead.due):
@@ -320,13 +324,6 @@ class Unit:
         asks = not self.asked and any(one.has_windows for one in self.objects)
         self.asked = True
         return asks
-
-    def next_pass(self, wake: float | None, now: float, *, looks: bool) -> float | None:
-        """Returns when to work on the target: before `wake`, to read it ahead, or to look if it exists."""
-        if wake is not None and wake - READ_AHEAD_SECONDS > now:
-            wake -= READ_AHEAD_SECONDS
-        look = self.next_look if looks else None
-        return min((at for at in (wake, look) if at is not None), default=None)
 
     def saw(self, target: ObservedTarget, now: float) -> None:
         """Note what a reading at `now` (POSIX seconds) says of the target. One that failed says nothing."""

@@ -54,10 +54,11 @@ def _letters(text: str) -> str:
 def load_zone(name: str | None) -> ZoneInfo:
     """Returns the zone of a case-sensitive IANA name. Raises UnknownZone.
 
-    None, "" and "Local" are UTC. In Karmada, "Local" is the zone of the process.
+    None, "" and "Local" are UTC. In Karmada, "Local" is the zone of the process. A zone is always the same
+    object, so zones compare by identity.
     """
     if not name or name == "Local":
-        name = "UTC"
+        return load_zone("UTC")
     if ".." in name or name[0] in "/\\":
         raise UnknownZone(
             "time: invalid location name", "write an IANA name such as Europe/Berlin, not a path"
@@ -67,12 +68,6 @@ def load_zone(name: str | None) -> ZoneInfo:
         if example is not None:
             raise UnknownZone("is a directory", f"write a zone of it, such as {example}")
         raise UnknownZone(f"unknown time zone {name}", _remedy(name))
-    return _zone(name)
-
-
-@lru_cache(maxsize=1024)
-def _zone(name: str) -> ZoneInfo:
-    """Returns the zone of a known name, always as the same object, so zones compare by identity."""
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
 

@@ -11,10 +11,25 @@ from fedhpa.kube.config import ApiConfig, load_config, tls_context
 from fedhpa.kube.credentials import Credentials, NoCredentials, StaticCredentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
-from fedhpa.kube.mapping import ApiGroup, Resource, ResourceMapper, group_path, resource_path, segment
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.records import Key
 from fedhpa.kube.reflector import Reflector
+from fedhpa.kube.resources import (
+    ApiGroup,
+    Resource,
+    ResourceMapper,
+    delete_if_there,
+    get_if_there,
+    get_scale,
+    group_path,
+    patch_finalizers,
+    patch_status,
+    patch_with_retry,
+    put_scale,
+    resource_path,
+    segment,
+    update_with_retry,
+)
 from fedhpa.kube.responses import FORBIDDEN, MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
 from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.supervision import (
@@ -29,13 +44,3 @@ from fedhpa.kube.supervision import (
     supervise,
 )
 from fedhpa.kube.supervision import TASKS as KUBE_TASKS
-from fedhpa.kube.writes import (
-    delete_if_there,
-    get_if_there,
-    get_scale,
-    patch_finalizers,
-    patch_status,
-    patch_with_retry,
-    put_scale,
-    update_with_retry,
-)

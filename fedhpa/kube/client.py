@@ -112,7 +112,7 @@ class ApiClient:
         repeated: bool = False,
         known: bytes | None = None,
     ) -> Response:
-        """Send one request. `path` is percent-encoded (`fedhpa.kube.mapping`). Raises for statuses from 300.
+        """Send one request. `path` is percent-encoded (`kube.resources`). Raises for statuses from 300.
 
         With `idle` the deadline counts from the last byte received, within five minutes in total. A list may
         be larger than an object, and its body comes in parts. `repeated` is for a request that was not

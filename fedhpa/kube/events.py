@@ -16,7 +16,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.mapping import resource_path
+from fedhpa.kube.resources import resource_path
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.kube.supervision import Backoff, RateLimit, report_failure
 

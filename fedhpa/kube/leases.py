@@ -24,7 +24,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.mapping import resource_path
+from fedhpa.kube.resources import resource_path
 from fedhpa.kube.responses import NOT_FOUND
 
 log = structlog.get_logger(__name__)

@@ -19,7 +19,7 @@ from fedhpa.decision import ClusterSnapshot, WorkloadReading
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.mapping import Resource, ResourceMapper
+from fedhpa.kube.resources import Resource, ResourceMapper
 from fedhpa.kube.transport import target
 from fedhpa.members import Again
 from fedhpa.members.lists import SharedLists, Upstream

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from fedhpa.api.selectors import parse_selector
-from fedhpa.kube import SYSTEM, Turns, decode_in_pieces, mapping
+from fedhpa.kube import SYSTEM, Turns, decode_in_pieces, resources
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members.member import Member
@@ -97,14 +97,14 @@ async def test_names_that_no_object_has_reach_no_member(fleet: Fleet, target: st
     """They are refused before the adapter stores or reviews any part of them."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         await get(caller, PODS_PATH)
-        kept = mapping._cached_path.cache_info().currsize
+        kept = resources._cached_path.cache_info().currsize
         before = {seen.path for seen in fleet.member.seen}
         answer = await get(caller, target)
         asked = {seen.path for seen in fleet.member.seen} - before - {API, "/readyz", f"/apis/{CUSTOM_GROUP}"}
 
     assert answer.status == status
     assert answer.json["kind"] == "Status"
-    assert mapping._cached_path.cache_info().currsize == kept
+    assert resources._cached_path.cache_info().currsize == kept
     assert asked == set()
 
 

@@ -16,9 +16,8 @@ from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.wire import Pod
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, tls_context
-from fedhpa.kube.mapping import resource_path
+from fedhpa.kube.resources import get_scale, patch_status, put_scale, resource_path, update_with_retry
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, UNREACHABLE
-from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 from tests.support.fakeapi import PATIENCE, PODS, fake_api, pod
 from tests.support.timing import loop_time
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.apply import scales
-from fedhpa.kube.writes import put_scale
+from fedhpa.kube.resources import put_scale
 from tests.support.controller import ControllerWorld, world
 from tests.support.fakeapi import eventually
 

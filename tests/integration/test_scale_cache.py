@@ -11,7 +11,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError
-from fedhpa.kube.writes import get_scale, put_scale
+from fedhpa.kube.resources import get_scale, put_scale
 from fedhpa.members.watches import MAX_NOTED, ScaleCache, is_at_least
 from tests.support.fakeapi import FakeApi, Object, eventually
 from tests.support.members import federation

@@ -16,7 +16,7 @@ from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.flags import HUB
 from fedhpa.api.errors import InvalidObject
-from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.resources import ResourceMapper
 from fedhpa.members import metrics
 from fedhpa.members.client import MemberClient
 from fedhpa.members.lists import SharedLists

@@ -12,9 +12,8 @@ from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
-from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.reflector import Reflector
-from fedhpa.kube.writes import get_scale, put_scale, update_with_retry
+from fedhpa.kube.resources import ResourceMapper, get_scale, put_scale, update_with_retry
 from tests.real.workloads import deployment
 from tests.support.timing import PATIENCE, background, eventually
 

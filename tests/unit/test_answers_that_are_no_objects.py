@@ -18,9 +18,8 @@ from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.leases import LeaderElector
-from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.resources import ResourceMapper, get_scale, patch_status, put_scale, update_with_retry
 from fedhpa.kube.responses import Response
-from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 from fedhpa.members.cluster import Secret
 from fedhpa.serving.authentication import TokenReviewer, User
 from fedhpa.serving.authorization import Attributes, Authorizer, review_problem

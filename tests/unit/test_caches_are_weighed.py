@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import InvalidObject, MemberUnavailable
-from fedhpa.kube import SYSTEM, mapping
+from fedhpa.kube import SYSTEM, resources
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.mapping import MAX_KINDS, ResourceMapper
+from fedhpa.kube.resources import MAX_KINDS, ResourceMapper
 from fedhpa.members import lists
 from fedhpa.members.client import MAX_GROUPS, MAX_SLOW, Call, GroupBreaker, MemberClient
 from fedhpa.members.lists import SharedLists
@@ -80,11 +80,13 @@ def test_long_names_of_users_are_kept_as_digests() -> None:
 
 def test_long_paths_are_not_kept() -> None:
     """25,000 names of 60 kB were 2.8 GB."""
-    before = mapping._cached_path.cache_info().currsize
-    found = {mapping.resource_path("v1", "pods", "shop", "p" * 60_000 + str(number)) for number in range(100)}
+    before = resources._cached_path.cache_info().currsize
+    found = {
+        resources.resource_path("v1", "pods", "shop", "p" * 60_000 + str(number)) for number in range(100)
+    }
 
     assert len(found) == 100
-    assert mapping._cached_path.cache_info().currsize == before
+    assert resources._cached_path.cache_info().currsize == before
 
 
 async def test_kinds_of_targets_are_bounded() -> None:

@@ -38,7 +38,7 @@ OTHERS = {
     "fedhpa/cli/member_notes.py": "the ConfigMaps about members",
     "fedhpa/kube/events.py": "Events",
     "fedhpa/kube/leases.py": "Leases",
-    "fedhpa/kube/writes.py": "for those who call its functions",
+    "fedhpa/kube/resources.py": "for those who call its functions",
     "fedhpa/members/cluster.py": "finalizers of Clusters",
     "fedhpa/serving/authentication.py": "reviews of tokens",
     "fedhpa/serving/authorization.py": "reviews of tokens and access",
@@ -46,7 +46,7 @@ OTHERS = {
 # Each of them sends a write of a scale or an HPA.
 OF_SCALES = frozenset(("put_scale", "set_replicas", "apply_hpa"))
 # The rules of one target write its scale by the module that carries out plans.
-CALLERS = {"controller/cronfederatedhpa/targets.py": {"set_replicas"}}
+CALLERS = {"controller/cronfederatedhpa/scales.py": {"set_replicas"}}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
@@ -105,6 +105,5 @@ def test_few_modules_name_the_subresource() -> None:
         "controller/federatedhpa/cluster_reader.py",
         "fedhpa/doctor/hub.py",
         "fedhpa/doctor/members.py",
-        "fedhpa/kube/mapping.py",
-        "fedhpa/kube/writes.py",
+        "fedhpa/kube/resources.py",
     }

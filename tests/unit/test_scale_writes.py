@@ -11,8 +11,8 @@ from controller.apply.scales import TRIES, Superseded, WritableScale, set_replic
 from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import next_scales
+from fedhpa.kube.resources import get_scale
 from fedhpa.kube.responses import Response
-from fedhpa.kube.writes import get_scale
 from tests.support.memory_api import MemoryApi
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"

@@ -9,7 +9,7 @@ import pytest
 from controller.publish import FEDERATED_HPAS, write_status
 from fedhpa.api.errors import Conflict
 from fedhpa.kube import ApiClient, ApiConfig
-from fedhpa.kube.writes import TRIES
+from fedhpa.kube.resources import TRIES
 
 STATUS = {"currentReplicas": 3}
 

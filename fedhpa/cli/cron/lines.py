@@ -47,11 +47,11 @@ def lines_of(
                 "then": known(step.values)
             }
 
-        for name, rule, missed in planned.skipped:
+        for key, missed in planned.skipped:
             text = missed.message
             if missed.count > 1:
                 text = f"{missed.count} executions from {format_time(missed.first)} on: {text}"
-            yield line((name, rule), MISSED, due=missed.last, message=text)
+            yield line(key, MISSED, due=missed.last, message=text)
         ended = {note.object: note.message for note in planned.notes if note.reason in _ENDED}
         for window in planned.closed:
             yield line(window.key, "closes", message=ended.get(window.object, ""))

@@ -378,11 +378,3 @@ class Applied(NamedTuple):
     execution: Execution
     values: dict[str, int]
     window: OpenWindow | None = None
-
-
-class Skipped(NamedTuple):
-    """Executions of a rule that are never applied: the object, the rule, and their record."""
-
-    object: str
-    rule: str
-    missed: Missed

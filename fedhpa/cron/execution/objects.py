@@ -28,7 +28,7 @@ from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.meta import ObjectMeta
 from fedhpa.api.scaling_record import check_version
-from fedhpa.api.times import Seconds, format_time, parse_time
+from fedhpa.api.times import Seconds, format_time, known_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -176,12 +176,12 @@ def read_object(cron: CronFederatedHPA, refused: Mapping[int, str] | None = None
     shown = {history.rule_name: _state(history) for history in status.execution_histories}
     return ScheduledObject(
         meta.name,
-        instant_of(meta.creation_timestamp) or 0.0,
+        known_time(meta.creation_timestamp) or 0.0,
         executable_rules(cron.spec, refused),
         shown,
         known=bool(shown) or status.observed_generation is not None,
         edited=edited_at(meta),
-        deleted=instant_of(meta.deletion_timestamp),
+        deleted=known_time(meta.deletion_timestamp),
     )
 
 
@@ -196,7 +196,7 @@ def with_record(found: ScheduledObject, generation: int, record: ObjectRecord | 
 def edited_at(meta: ObjectMeta) -> float | None:
     """Returns when the spec of an object was last written, from its managed fields; None if unknown."""
     specs = (one for one in meta.managed_fields if not one.subresource and "f:spec" in (one.fields_v1 or {}))
-    return max((time for one in specs if (time := instant_of(one.time)) is not None), default=None)
+    return max((time for one in specs if (time := known_time(one.time)) is not None), default=None)
 
 
 def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> list[Json]:
@@ -208,25 +208,25 @@ def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> li
 def _state(history: ExecutionHistory) -> RuleState:
     """Returns the state that a status shows. An entry without a readable time is left out."""
     return RuleState(
-        next_execution=instant_of(history.next_execution_time),
+        next_execution=known_time(history.next_execution_time),
         successes=tuple(
             Succeeded(
                 due,
-                instant_of(done.execution_time) or due,
+                known_time(done.execution_time) or due,
                 _given({field: getattr(done, name) for field, (name, _) in _APPLIED.items()}),
             )
             for done in history.successful_executions
-            if (due := instant_of(done.schedule_time)) is not None
+            if (due := known_time(done.schedule_time)) is not None
         ),
         failures=tuple(
-            Failed(due, instant_of(failed.execution_time) or due, failed.message)
+            Failed(due, known_time(failed.execution_time) or due, failed.message)
             for failed in history.failed_executions
-            if (due := instant_of(failed.schedule_time)) is not None
+            if (due := known_time(failed.schedule_time)) is not None
         ),
         missed=tuple(
-            Missed(due, instant_of(missed.last_schedule_time) or due, missed.count or 1, missed.message)
+            Missed(due, known_time(missed.last_schedule_time) or due, missed.count or 1, missed.message)
             for missed in history.missed_executions
-            if (due := instant_of(missed.schedule_time)) is not None
+            if (due := known_time(missed.schedule_time)) is not None
         ),
     )
 
@@ -260,17 +260,7 @@ def _history(rule: str, state: RuleState) -> Json:
 
 def _times(**instants: float) -> Json:
     # Kubernetes' times are whole seconds.
-    return {name: format_time(float(int(instant))) for name, instant in instants.items()}
-
-
-def instant_of(text: str | None) -> float | None:
-    """Returns a time of an object in POSIX seconds; None for one that is absent or cannot be read."""
-    if text is None:
-        return None
-    try:
-        return parse_time(text)
-    except InvalidObject:
-        return None
+    return {name: format_time(instant // 1) for name, instant in instants.items()}
 
 
 VERSION: Final = 1

@@ -79,8 +79,8 @@ class _Settler:
 
     def settled(self) -> Settled:
         plan, error = self._plan, self._error
-        for name, rule, missed in plan.skipped:
-            self._miss((name, rule), missed)
+        for key, missed in plan.skipped:
+            self._miss(key, missed)
         for execution in plan.invalid:
             # Only an edit of its rule helps.
             self._fail(execution, execution.rule.problem)

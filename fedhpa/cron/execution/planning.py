@@ -31,7 +31,6 @@ from fedhpa.cron.execution.model import (
     Rule,
     RuleState,
     ScheduledObject,
-    Skipped,
     States,
     Values,
     WindowRecord,
@@ -107,7 +106,7 @@ class CronPlan:
         self.notes = lost_windows(objects, target) if record is None else []
         self.applied: list[Applied] = []
         self.invalid: list[Execution] = []
-        self.skipped: list[Skipped] = []
+        self.skipped: list[tuple[Key, Missed]] = []
         self.unjudged: list[Execution] = []
         self.closed: list[OpenWindow] = []
         self.left_out: list[Execution] = []
@@ -283,7 +282,7 @@ class CronPlan:
         elif self._unread and (missed or stored is not None):
             self.unjudged.append(execution)
         elif missed:
-            self._skip(execution, Missed(at, at, 1, missed))
+            self.skipped.append((execution.key, Missed(at, at, 1, missed)))
             if stored is not None:
                 self._close(stored)
         elif execution.cause in self._left_out:
@@ -305,10 +304,8 @@ class CronPlan:
         first, last = rule.next_time(mark, end), rule.latest_time(end, mark)
         if first is not None and last is not None:
             count = count_times(rule.table, mark, end)
-            self._skip(execution, Missed(first, last, count, _superseded_by(execution)))
-
-    def _skip(self, execution: Execution, missed: Missed) -> None:
-        self.skipped.append(Skipped(*execution.key, missed))
+            missed = Missed(first, last, count, _superseded_by(execution))
+            self.skipped.append((execution.key, missed))
 
     def _apply(self, fires: list[Applied]) -> None:
         """Applies what is due, in order: at one instant ends of windows, plain executions, openings."""
