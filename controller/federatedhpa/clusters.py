@@ -302,14 +302,12 @@ async def cluster_snapshots(
             fields["clock_ahead"] = ahead[name]
         if name in doubted or reading.implausible_for is None:
             fields["implausible_for"] = memory.implausible_for(name, now)
-        if not fields:
-            found.append(reading)
-            continue
-        one = before[name] if name in before else None  # noqa: SIM401
-        if one is None or one[0] is not reading or one[1] != fields:
-            one = reading, fields, msgspec.structs.replace(reading, **fields)
-        kept[name] = one
-        found.append(one[2])
+        if fields:
+            one = before[name] if name in before else None  # noqa: SIM401
+            if one is None or one[0] is not reading or one[1] != fields:
+                one = reading, fields, msgspec.structs.replace(reading, **fields)
+            kept[name], reading = one, one[2]
+        found.append(reading)
     snapshots = tuple(found)
     if hpas:  # in mode Distributed the readings are the same most of the time
         memory.completed = kept
