@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,8 @@ async def test_scale_is_written(other: int | None, size: int, writes: int, error
     scale = await api.read()
     if other is not None:
         api.scale_to(other)
-    with pytest.raises(Superseded, match=error) if error else nullcontext():
+    outcome: Any = pytest.raises(Superseded, match=error) if error else nullcontext()
+    with outcome:
         await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
     assert (api.replicas, api.writes) == (size, writes)
