@@ -16,7 +16,7 @@ from controller.shard_work import lead_rules
 from controller.shards import ALL, Shard
 from fedhpa.api.times import format_time
 from fedhpa.kube import ApiClient, EventRecorder
-from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, controller_settings
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, controller_settings, world
 from tests.support.fakeapi import Collection, Object
 from tests.support.members import RARE_PROBE_PERIOD, registry_of
 from tests.support.timing import background
@@ -26,6 +26,14 @@ CRONS: Collection = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
 FHPA = {"apiVersion": HPAS[0], "kind": "FederatedHPA", "name": "web"}
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 FINALIZER = "autoscaling.karmada.io/fedhpa-cron-window"
+
+
+@asynccontextmanager
+async def autoscaled(**spec: Any) -> AsyncIterator[ControllerWorld]:
+    """A world of one member with an autoscaler, from 1 to 20 replicas unless `spec` says otherwise."""
+    async with world(m1=1) as w:
+        w.scale(**spec)
+        yield w
 
 
 def minute_after(w: ControllerWorld, minutes: int) -> str:

@@ -33,129 +33,99 @@ def free(*available: int) -> list[Place]:
     return [Place(available=replicas) for replicas in available]
 
 
-@pytest.mark.parametrize(
-    ("desired", "weights", "expected"),
-    [(10, (1, 2, 3), (1, 4, 5)), (2, (1, 2, 3), (0, 1, 1)), (24, (1, 5, 2), (3, 15, 6)), (4, (3, 1), (3, 1))],
-)
-def test_weights_of_empty_clusters(desired: int, weights: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """StaticWeighted is Apportion by the preferences' weights, LoadWeighted by the loads."""
-    assert shares(desired, weighing(*weights), STATIC_WEIGHTED) == expected
-    assert shares(desired, weighing(*weights), LOAD_WEIGHTED) == expected
+def ranked(*available: int) -> list[Place]:
+    """Empty places of falling priorities with these available replicas."""
+    return [Place(priority=-rank, available=replicas) for rank, replicas in enumerate(available)]
 
 
-@pytest.mark.parametrize(
-    ("desired", "available", "expected"),
-    [
-        (8, (1, 5, 2), (1, 5, 2)),
-        (24, (1, 5, 2), (3, 15, 6)),
-        (4, (50, 50), (2, 2)),
-        (3, (0, 0, 0), (1, 1, 1)),
-    ],
-)
-def test_weights_by_capacity(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """DynamicWeighted is Apportion by the available replicas; all zero are equal weights."""
-    assert shares(desired, free(*available), DYNAMIC_WEIGHTED) == expected
+def beside(*others: Place) -> list[Place]:
+    """A place of which half the pods are pending, and others."""
+    return [Place(present=8, pending=4, weight=4, priority=3), *others]
 
 
-def test_unknown_capacity_is_no_weight() -> None:
-    """If no available replicas are known, DynamicWeighted gives equal weights."""
-    assert shares(12, [Place(present=6), Place(present=1)], DYNAMIC_WEIGHTED) == (6, 6)
-    assert shares(12, [Place(present=6, available=0), Place(available=6)], DYNAMIC_WEIGHTED) == (6, 6)
+BY_WEIGHT = {10: (1, 4, 5), 2: (0, 1, 1)}
+BY_RANK = [Place(present=5, priority=3), Place(present=5, priority=2, low=2), Place(present=5, priority=1)]
+PENDING_BY_RANK = [*(Place(present=5, pending=2, priority=rank) for rank in (3, 2, 1)), Place(available=3)]
+ONE_PENDS = Place(present=6, pending=3)
+UNKNOWN = [Place(priority=2, present=16, pending=6), Place(priority=1, present=1)]
+APART = [Place(present=0), Place(present=1), Place(present=5)]
+CAPPED = [Place(weight=6, high=3), Place(weight=2), Place(weight=1)]
+FLOORED = [Place(weight=6), Place(weight=2), Place(weight=1, low=4)]
+
+Sizes = dict[int, tuple[int, ...]]
+# The places, the policy, and the shares of each size.
+SPLITS: dict[str, tuple[list[Place], AssignmentPolicy, Sizes]] = {
+    "StaticWeighted is Apportion by the weights": (weighing(1, 2, 3), STATIC_WEIGHTED, BY_WEIGHT),
+    "LoadWeighted is Apportion by the loads": (weighing(1, 2, 3), LOAD_WEIGHTED, BY_WEIGHT),
+    "three weights": (weighing(1, 5, 2), STATIC_WEIGHTED, {24: (3, 15, 6)}),
+    "two weights": (weighing(3, 1), STATIC_WEIGHTED, {4: (3, 1)}),
+    "DynamicWeighted is Apportion by the available replicas": (
+        free(1, 5, 2),
+        DYNAMIC_WEIGHTED,
+        {8: (1, 5, 2), 24: (3, 15, 6)},
+    ),
+    "equal capacities": (free(50, 50), DYNAMIC_WEIGHTED, {4: (2, 2)}),
+    "no capacity anywhere is equal weights": (free(0, 0, 0), DYNAMIC_WEIGHTED, {3: (1, 1, 1)}),
+    "no known capacity is equal weights": (
+        [Place(present=6), Place(present=1)],
+        DYNAMIC_WEIGHTED,
+        {12: (6, 6)},
+    ),
+    "no capacity beside some": ([Place(present=6, available=0), *free(6)], DYNAMIC_WEIGHTED, {12: (6, 6)}),
+    "Aggregated fills the largest capacity first, and the rest goes to the first": (
+        free(8, 2, 2),
+        AGGREGATED,
+        {8: (8, 0, 0), 24: (20, 2, 2)},
+    ),
+    "Aggregated fills each up to its capacity": (free(3, 1), AGGREGATED, {4: (3, 1)}),
+    "Aggregated goes by capacity": (free(2, 2, 8), AGGREGATED, {11: (2, 1, 8)}),
+    "Prioritized fills the first rank first, and the rest goes to the first": (
+        ranked(20, 1),
+        PRIORITIZED,
+        {8: (8, 0), 24: (23, 1)},
+    ),
+    "Prioritized fills each up to its capacity": (ranked(3, 1), PRIORITIZED, {4: (3, 1)}),
+    "Prioritized with unknown capacity goes on beside pending pods": (
+        UNKNOWN,
+        PRIORITIZED,
+        {17: (10, 7), 18: (10, 8)},
+    ),
+    "pending pods go by weight": (beside(*weighing(3, 1)), STATIC_WEIGHTED, {8: (4, 3, 1)}),
+    "pending pods go by capacity": (beside(*free(50, 50)), DYNAMIC_WEIGHTED, {8: (4, 2, 2)}),
+    "pending pods fill the largest capacity": (beside(*free(3, 1)), AGGREGATED, {8: (4, 3, 1)}),
+    "pending pods fill the next rank": (beside(*ranked(3, 1)), PRIORITIZED, {8: (4, 3, 1)}),
+    "pending pods are taken from the lowest rank first": (PENDING_BY_RANK, PRIORITIZED, {15: (5, 4, 3, 3)}),
+    "scaling down takes from the lowest rank first, down to its lowest share": (
+        BY_RANK,
+        PRIORITIZED,
+        {11: (5, 5, 1), 8: (5, 3, 0), 6: (4, 2, 0), 1: (0, 1, 0)},
+    ),
+    "pending pods go first in a scale-down": ([ONE_PENDS, Place(present=6)], EQUAL, {9: (3, 6), 8: (3, 5)}),
+    "an unknown capacity is tried": ([ONE_PENDS, Place(present=6)], EQUAL, {12: (3, 9)}),
+    "a known capacity limits the move": ([ONE_PENDS, Place(present=6, available=2)], EQUAL, {12: (4, 8)}),
+    "more goes to others even beyond their capacity, which no move does": (
+        [ONE_PENDS, Place(present=6, available=0)],
+        EQUAL,
+        {12: (6, 6), 15: (6, 9)},
+    ),
+    # Pending pods may make a cluster autoscaler add nodes.
+    "a size that fits nowhere is written by policy": ([Place(present=3, pending=1)] * 2, EQUAL, {9: (5, 4)}),
+    "the difference goes to those furthest below": (
+        APART,
+        EQUAL,
+        {8: (2, 1, 5), 12: (4, 3, 5), 4: (0, 1, 3)},
+    ),
+    "the rest above a highest share goes to others": (CAPPED, STATIC_WEIGHTED, {12: (3, 6, 3)}),
+    "a lowest share is taken from others": (FLOORED, STATIC_WEIGHTED, {12: (6, 2, 4)}),
+}
 
 
-@pytest.mark.parametrize(
-    ("desired", "available", "expected"),
-    [(8, (8, 2, 2), (8, 0, 0)), (24, (8, 2, 2), (20, 2, 2)), (4, (3, 1), (3, 1)), (11, (2, 2, 8), (2, 1, 8))],
-)
-def test_aggregated(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Clusters are filled in order of capacity, each up to its own; the rest goes to the first."""
-    assert shares(desired, free(*available), AGGREGATED) == expected
+@pytest.mark.parametrize("case", SPLITS)
+def test_each_size_is_split_by_policy(case: str) -> None:
+    """The names of the cases say what must be true."""
+    places, policy, expected = SPLITS[case]
 
-
-@pytest.mark.parametrize(
-    ("desired", "room", "expected"), [(8, (20, 1), (8, 0)), (24, (20, 1), (23, 1)), (4, (3, 1), (3, 1))]
-)
-def test_prioritized(desired: int, room: tuple[int, int], expected: tuple[int, int]) -> None:
-    """Clusters are filled in order of priority, each up to its capacity; the rest goes to the first."""
-    places = [Place(priority=2, available=room[0]), Place(priority=1, available=room[1])]
-
-    assert shares(desired, places, PRIORITIZED) == expected
-
-
-def test_prioritized_with_unknown_capacity_goes_on_beside_pending_pods() -> None:
-    """With 10 running and 6 pending in the first and 1 in the second, one more gives 10 and 7."""
-    places = [Place(priority=2, present=16, pending=6), Place(priority=1, present=1)]
-
-    assert shares(17, places, PRIORITIZED) == (10, 7)
-    assert shares(18, places, PRIORITIZED) == (10, 8)
-
-
-@pytest.mark.parametrize(
-    ("policy", "others", "expected"),
-    [
-        (STATIC_WEIGHTED, [Place(weight=3), Place(weight=1)], (3, 1)),
-        (DYNAMIC_WEIGHTED, free(50, 50), (2, 2)),
-        (AGGREGATED, free(3, 1), (3, 1)),
-        (PRIORITIZED, [Place(priority=2, available=3), Place(priority=1, available=1)], (3, 1)),
-    ],
-)
-def test_pending_pods_go_to_the_others(
-    policy: AssignmentPolicy, others: list[Place], expected: tuple[int, int]
-) -> None:
-    """Four pending pods are divided over the other clusters by policy."""
-    short = Place(present=8, pending=4, weight=4, priority=3)
-
-    assert shares(8, [short, *others], policy) == (4, *expected)
-
-
-def test_pending_pods_are_taken_from_the_lowest_priority_first() -> None:
-    """With capacity for three elsewhere, two come from the lowest priority and one from the next."""
-    places = [
-        Place(present=5, pending=2, priority=3),
-        Place(present=5, pending=2, priority=2),
-        Place(present=5, pending=2, priority=1),
-        Place(available=3, priority=0),
-    ]
-
-    assert shares(15, places, PRIORITIZED) == (5, 4, 3, 3)
-
-
-def test_scaling_down_takes_from_the_lowest_priority_first() -> None:
-    """Higher priorities are touched only when the lower ones have nothing left, thresholds included."""
-    places = [Place(present=5, priority=3), Place(present=5, priority=2, low=2), Place(present=5, priority=1)]
-
-    assert shares(11, places, PRIORITIZED) == (5, 5, 1)
-    assert shares(8, places, PRIORITIZED) == (5, 3, 0)
-    assert shares(6, places, PRIORITIZED) == (4, 2, 0)
-    assert shares(1, places, PRIORITIZED) == (0, 1, 0)
-
-
-def test_pending_pods_go_first_in_a_scale_down() -> None:
-    """A scale-down takes pending pods before running ones."""
-    places = [Place(present=6, pending=3), Place(present=6)]
-
-    assert shares(9, places) == (3, 6)
-    assert shares(8, places) == (3, 5)
-
-
-@pytest.mark.parametrize(("room", "expected"), [(None, (3, 9)), (2, (4, 8)), (0, (6, 6))])
-def test_pending_pods_move_within_the_capacity(room: int | None, expected: tuple[int, int]) -> None:
-    """Known capacity limits the move; with unknown capacity the other cluster is tried."""
-    places = [Place(present=6, pending=3), Place(present=6, available=room)]
-
-    assert shares(12, places) == expected
-
-
-def test_a_cluster_with_pending_pods_takes_no_more() -> None:
-    """More replicas go elsewhere, even beyond the known capacity."""
-    places = [Place(present=6, pending=3), Place(present=6, available=0)]
-
-    assert shares(15, places) == (6, 9)
-
-
-def test_with_pending_pods_everywhere_more_is_given_by_policy() -> None:
-    """A size that fits nowhere is still written: pending pods may make a cluster autoscaler add nodes."""
-    assert shares(9, [Place(present=3, pending=1), Place(present=3, pending=1)]) == (5, 4)
+    assert {size: shares(size, places, policy) for size in expected} == expected
 
 
 def test_equal_weights_come_back_to_equal_sizes() -> None:
@@ -167,13 +137,6 @@ def test_equal_weights_come_back_to_equal_sizes() -> None:
     assert back == (1, 1, 1)
 
 
-def test_the_difference_goes_to_those_furthest_below() -> None:
-    """The difference brings the shares nearer to each other, and lowers none."""
-    assert shares(8, [Place(present=0), Place(present=1), Place(present=5)]) == (2, 1, 5)
-    assert shares(12, [Place(present=0), Place(present=1), Place(present=5)]) == (4, 3, 5)
-    assert shares(4, [Place(present=0), Place(present=1), Place(present=5)]) == (0, 1, 3)
-
-
 def test_missing_clusters_hold() -> None:
     """The share of a missing cluster never changes."""
     places = [Place(present=4, reachable=False), Place(present=2), Place(present=1)]
@@ -182,15 +145,6 @@ def test_missing_clusters_hold() -> None:
     assert shares(4, places) == (4, 0, 0)
     assert shares(2, places) == (4, 0, 0)
     assert limits({f"m{i}": place for i, place in enumerate(places)}) == (4, None)
-
-
-def test_thresholds_pass_on_what_they_cut_off() -> None:
-    """The rest above a highest share goes to the others by policy; a lowest share is taken from them."""
-    capped = [Place(weight=6, high=3), Place(weight=2), Place(weight=1)]
-    floored = [Place(weight=6), Place(weight=2), Place(weight=1, low=4)]
-
-    assert shares(12, capped, STATIC_WEIGHTED) == (3, 6, 3)
-    assert shares(12, floored, STATIC_WEIGHTED) == (6, 2, 4)
 
 
 def test_thresholds_limit_the_size() -> None:

@@ -9,7 +9,6 @@ import pytest
 from fedhpa.api.assignment_policies import (
     AGGREGATED,
     DUPLICATED,
-    DYNAMIC_WEIGHTED,
     EQUAL,
     PRIORITIZED,
     STATIC_WEIGHTED,
@@ -48,57 +47,6 @@ def weighing(*weights: int) -> list[Member]:
     return empty(*[{"weight": weight} for weight in weights])
 
 
-def holding(*rooms: int) -> list[Member]:
-    """Empty clusters with capacities."""
-    return empty(*[{"room": room} for room in rooms])
-
-
-def ranked(*clusters: Pair) -> list[Member]:
-    """Empty clusters with priorities and capacities."""
-    return empty(*[{"priority": priority, "room": room} for priority, room in clusters])
-
-
-FIRST: dict[int, tuple[Pair, list[Member], AssignmentPolicy, bool, list[Pair | None]]] = {
-    1: ((2, 10), weighing(1, 2, 3), STATIC_WEIGHTED, False, [(1, 1), (1, 4), (1, 5)]),
-    2: ((8, 24), holding(1, 5, 2), DYNAMIC_WEIGHTED, False, [(1, 3), (5, 15), (2, 6)]),
-    3: ((8, 24), holding(8, 2, 2), AGGREGATED, False, [(8, 20), (1, 2), (1, 2)]),
-    4: ((8, 24), ranked((2, 20), (1, 1)), PRIORITIZED, False, [(8, 23), (1, 1)]),
-    6: ((1, 2), weighing(1, 1, 1), EQUAL, False, [(1, 1), (1, 1), None]),
-    7: ((2, 10), weighing(1, 1, 1), EQUAL, True, [(1, 5), (1, 5), None]),
-    8: ((2, 10), weighing(1, 2, 3), STATIC_WEIGHTED, True, [None, (1, 4), (1, 6)]),
-    9: (
-        (3, 12),
-        empty({"weight": 6, "high": 3}, {"weight": 2}, {"weight": 1}),
-        STATIC_WEIGHTED,
-        False,
-        [(2, 3), (1, 6), (1, 3)],
-    ),
-    10: ((3, 9), holding(0, 0, 0), DYNAMIC_WEIGHTED, False, [(1, 3), (1, 3), (1, 3)]),
-    11: ((4, 12), ranked((3, 2), (2, 3), (1, 9)), PRIORITIZED, False, [(2, 2), (2, 3), (1, 7)]),
-    12: ((3, 8), ranked((1, 5), (1, 5)), PRIORITIZED, False, [(3, 5), (1, 3)]),
-}
-
-
-@pytest.mark.parametrize("number", FIRST)
-def test_an_example_of_initial_bounds(number: int) -> None:
-    """Nothing runs yet, so both numbers are divided by the policy."""
-    (least, most), members, policy, exact, expected = FIRST[number]
-    found = initial(least, most, members, policy, exact=exact)
-
-    assert found.maxima is not None
-    pairs = [None if low is None else (low, found.maxima[name]) for name, low in found.minima.items()]
-    assert pairs == expected
-
-
-def test_example_05_duplicated() -> None:
-    """Every cluster gets both numbers, whatever runs there."""
-    members = named([m(running, least=None) for running in (1, 4, 20, 0)])
-    found = initial(3, 10, members, DUPLICATED)
-
-    assert list(found.minima.values()) == [3, 3, 3, 3]
-    assert list(divide(10, [m(20, "m1", 3)], DUPLICATED).maxima.values()) == [10]
-
-
 def first(running: int, **fields: Any) -> Member:
     """The first priority."""
     return m(running, priority=2, **fields)
@@ -110,41 +58,15 @@ def away(most: int, seconds: float) -> Member:
 
 
 # The total, the clusters, the policy, and the maxima. After a trigger, what is not needed stays.
+# The other examples are scenarios (test_replay_of_numbered_examples.py).
 AFTER_A_PERIOD: dict[str, tuple[int, list[Member], AssignmentPolicy, tuple[int, ...]]] = {
-    "13": (22, [m(6, weight=2), m(6), m(6)], STATIC_WEIGHTED, (8, 7, 7)),
-    "14": (24, [first(16, least=8, ready=10, membership="Stuck"), m(1)], PRIORITIZED, (11, 13)),
-    "15": (8, [m(4, priority=3), m(1, priority=1)], PRIORITIZED, (7, 1)),
-    "16": (12, [m(4, need=8), m(1), m(2)], EQUAL, (9, 1, 2)),
-    "17": (12, [m(4, need=8), m(4), m(2)], EQUAL, (6, 4, 2)),
-    "18": (10, [m(6), m(6), m(6)], EQUAL, (4, 3, 3)),
-    "19": (10, [first(8), m(6)], PRIORITIZED, (8, 2)),
-    "20": (12, [m(4, ready=2, membership="Stuck"), m(4, need=6), m(2)], EQUAL, (3, 7, 2)),
-    "21": (12, [m(4, need=8), away(4, 30), m(2)], EQUAL, (6, 4, 2)),
-    "22": (12, [m(4, need=8), away(4, 60), m(2)], EQUAL, (8, 4, 2)),
-    "22b": (12, [m(8), away(4, 75), m(2)], EQUAL, (8, 4, 2)),
-    "23": (12, [m(4, least=2), m(2)], EQUAL, (7, 5)),
+    "22": (12, [m(8), away(4, 75), m(2)], EQUAL, (8, 4, 2)),
     "25": (24, [first(8, least=8, now=12, room=32), m(1, need=2, pinned=30)], PRIORITIZED, (23, 1)),
-    "26": (24, [first(8, least=8, now=12, room=32), m(1, need=2, pinned=120)], PRIORITIZED, (22, 2)),
-    "27": (24, [m(8, least=8, room=0), m(1, room=1), m(1, room=1)], AGGREGATED, (20, 2, 2)),
-    "28": (
-        24,
-        [m(1, room=0), m(5, least=5, room=0), m(2, least=2, room=0)],
-        DYNAMIC_WEIGHTED,
-        (3, 15, 6),
-    ),
-    "29": (12, [m(3, need=9, high=3, weight=6), m(1, weight=2), m(1)], STATIC_WEIGHTED, (3, 6, 3)),
-    "30": (12, [m(9), m(1), m(0)], EQUAL, (10, 1, 1)),
 }
 AFTER_A_TRIGGER: dict[str, tuple[int, list[Member], AssignmentPolicy, tuple[int, ...]]] = {
-    "24": (12, [m(4, maximum=7), m(4, maximum=9, back=True), m(3, maximum=5)], EQUAL, (4, 4, 4)),
     "31": (24, [m(16, now=6, maximum=16), m(8, need=12, maximum=8)], EQUAL, (12, 12)),
     "32": (24, [m(16, now=15, maximum=16), m(8, need=12, maximum=8)], EQUAL, (16, 8)),
-    "33": (
-        24,
-        [first(20, now=9, maximum=20), m(4, need=8, maximum=4, pinned=30)],
-        PRIORITIZED,
-        (16, 8),
-    ),
+    "33": (24, [first(20, now=9, maximum=20), m(4, need=8, maximum=4, pinned=30)], PRIORITIZED, (16, 8)),
 }
 
 
@@ -156,14 +78,6 @@ def test_an_example_of_maxima(number: str) -> None:
     found = divide(total, named(members), policy, keep=keep)
 
     assert tuple(found.maxima.values()) == expected
-
-
-def test_example_30_switched_on_over_running_replicas() -> None:
-    """A cluster without replicas gets an HPA beside those that run."""
-    found = initial(3, 12, named([m(9, least=None), m(1, least=None), m(0, least=None)]))
-
-    assert list(found.minima.values()) == [1, 1, 1]
-    assert found.maxima is None
 
 
 def test_the_rest_stays_where_it_is_after_a_trigger() -> None:

@@ -264,19 +264,11 @@ def test_help_lists_every_flag(argument: str, capsys: pytest.CaptureFixture[str]
     assert "-v, --v int" in text
 
 
-def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("argument", ["--version", "--version=true"])
+def test_version_is_printed(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     """--version prints program and version, and exits 0."""
     with pytest.raises(SystemExit) as stopped:
-        parse_or_exit("fedhpa-test", "", SECTIONS, ["--version"], {})
-
-    assert stopped.value.code == 0
-    assert capsys.readouterr().out.startswith("fedhpa-test 0.")
-
-
-def test_version_takes_true(capsys: pytest.CaptureFixture[str]) -> None:
-    """--version=true prints the version as --version does."""
-    with pytest.raises(SystemExit) as stopped:
-        parse_or_exit("fedhpa-test", "", SECTIONS, ["--version=true"], {})
+        parse_or_exit("fedhpa-test", "", SECTIONS, [argument], {})
 
     assert stopped.value.code == 0
     assert capsys.readouterr().out.startswith("fedhpa-test 0.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fedhpa.assignment import Bounds
 from fedhpa.assignment.writes import Outcome, Result, Sent, SetBounds
 
@@ -42,103 +44,95 @@ def pair(write: SetBounds) -> tuple[int, int] | None:
     return None if write.after is None else (write.after.minimum, write.after.maximum)
 
 
-def test_equal_bounds_are_not_written() -> None:
-    """Without a difference there is no write."""
-    assert steps(9, {"a": (1, 4), "b": None}, {"a": (1, 4), "b": None}) == []
+REFUSED, UNKNOWN = Result.REFUSED, Result.UNKNOWN
+Case = tuple[int | None, Pairs, Pairs, dict[str, Result], list[Step]]
+# The total, the present and the wanted bounds, the writes that fail, and all writes in their order.
+CASES: dict[str, Case] = {
+    "equal bounds are not written": (9, {"a": (1, 4), "b": None}, {"a": (1, 4), "b": None}, {}, []),
+    "a maximum rises after the others were confirmed to be lower": (
+        12, {"a": (1, 8), "b": (1, 4)}, {"a": (1, 5), "b": (1, 7)}, {}, [{"a": (1, 5)}, {"b": (1, 7)}],
+    ),
+    "below the total a maximum rises at once, and a new HPA is created": (
+        12, {"a": (1, 4), "b": None}, {"a": (1, 7), "b": (1, 5)}, {}, [{"a": (1, 7), "b": (1, 5)}],
+    ),
+    "another cluster's minimum rises before one falls": (
+        12, {"a": (5, 6), "b": (1, 6)}, {"a": (1, 6), "b": (5, 6)}, {}, [{"b": (5, 6)}, {"a": (1, 6)}],
+    ),
+    "where no minimum has to rise before, a cluster is written once": (
+        9, {"a": (4, 8), "b": (1, 1)}, {"a": (2, 4), "b": (1, 1)}, {}, [{"a": (2, 4)}],
+    ),
+    "a maximum below the minimum takes it along": (
+        10, {"a": (6, 8), "b": (1, 2)}, {"a": (1, 3), "b": (6, 7)}, {},
+        [{"a": (3, 3)}, {"b": (6, 7)}, {"a": (1, 3)}],
+    ),
+    "an HPA is deleted before others rise": (
+        12, {"a": (1, 6), "b": (1, 6)}, {"a": None, "b": (1, 12)}, {}, [{"a": None}, {"b": (1, 12)}],
+    ),
+    "its maximum counts until the deletion is confirmed": (
+        12, {"a": (1, 6), "b": (1, 6)}, {"a": None, "b": (1, 12)}, {"a": UNKNOWN}, [{"a": None}],
+    ),
+    "an unreachable cluster counts": (12, {"gone": (1, 6), "b": (1, 6)}, {"b": (1, 12)}, {}, []),
+    "its maximum is not given away": (
+        12, {"gone": (1, 6), "b": (1, 3)}, {"b": (2, 12)}, {}, [{"b": (2, 6)}],
+    ),
+    "above the total no minimum rises above it": (
+        8, {"gone": (3, 9), "b": (1, 6)}, {"b": (6, 6)}, {}, [{"b": (5, 6)}],
+    ),
+    "Duplicated has no total, so each cluster is written at once": (
+        None, {"a": (1, 5), "b": (1, 5)}, {"a": (3, 10), "b": (3, 10)}, {}, [{"a": (3, 10), "b": (3, 10)}],
+    ),
+    "clusters that should rise share the confirmed room in proportion": (
+        17,
+        {"a": (1, 8), "b": (1, 2), "c": (1, 2), "d": (1, 4)},
+        {"a": (1, 1), "b": (1, 8), "c": (1, 6), "d": (1, 1)},
+        {"a": REFUSED},
+        [{"a": (1, 1), "d": (1, 1)}, {"b": (1, 5), "c": (1, 3)}],
+    ),
+}  # fmt: skip
 
 
-def test_lower_first_then_raise() -> None:
-    """A maximum rises after the others were confirmed to be lower."""
-    found = steps(12, {"a": (1, 8), "b": (1, 4)}, {"a": (1, 5), "b": (1, 7)})
+@pytest.mark.parametrize("case", CASES)
+def test_writes_have_an_order(case: str) -> None:
+    """Maxima fall before others rise, and minima rise before others fall."""
+    total, present, wanted, results, expected = CASES[case]
 
-    assert found == [{"a": (1, 5)}, {"b": (1, 7)}]
-
-
-def test_free_room_needs_no_lowering() -> None:
-    """Below the total a maximum rises at once, and a new HPA is created."""
-    assert steps(12, {"a": (1, 4), "b": None}, {"a": (1, 7), "b": (1, 5)}) == [{"a": (1, 7), "b": (1, 5)}]
+    assert steps(total, present, wanted, **results) == expected
 
 
-def test_a_refused_lowering_limits_the_raise() -> None:
-    """Only what was confirmed lowered is given to others."""
-    present: Pairs = {"a": (1, 6), "b": (1, 4), "c": (1, 2)}
-    wanted: Pairs = {"a": (1, 3), "b": (1, 3), "c": (1, 6)}
-
-    assert steps(12, present, wanted, a=Result.REFUSED) == [{"a": (1, 3), "b": (1, 3)}, {"c": (1, 3)}]
-    assert steps(12, present, wanted, a=Result.UNKNOWN) == [{"a": (1, 3), "b": (1, 3)}, {"c": (1, 3)}]
-    assert steps(12, present, wanted, a=Result.REFUSED, b=Result.REFUSED) == [{"a": (1, 3), "b": (1, 3)}]
-
-
-def test_scarce_room_is_divided() -> None:
-    """Clusters that should rise share the confirmed room in proportion."""
-    present: Pairs = {"a": (1, 8), "b": (1, 2), "c": (1, 2), "d": (1, 4)}
-    wanted: Pairs = {"a": (1, 1), "b": (1, 8), "c": (1, 6), "d": (1, 1)}
-
-    assert steps(17, present, wanted, a=Result.REFUSED)[1:] == [{"b": (1, 5), "c": (1, 3)}]
+LOWERED: tuple[Pairs, Pairs] = (
+    {"a": (1, 6), "b": (1, 4), "c": (1, 2)},
+    {"a": (1, 3), "b": (1, 3), "c": (1, 6)},
+)
+RAISED: tuple[Pairs, Pairs] = (
+    {"a": (1, 2), "b": (1, 2), "c": (1, 6)},
+    {"a": (1, 6), "b": (1, 6), "c": (1, 6)},
+)
+MINIMA: tuple[Pairs, Pairs] = (
+    {"a": (5, 6), "b": (1, 6), "c": (1, 6)},
+    {"a": (1, 6), "b": (3, 6), "c": (3, 6)},
+)
 
 
-def test_a_refused_raise_leaves_its_room_to_others() -> None:
-    """An unknown outcome keeps the room."""
-    present: Pairs = {"a": (1, 2), "b": (1, 2), "c": (1, 6)}
-    wanted: Pairs = {"a": (1, 6), "b": (1, 6), "c": (1, 6)}
+@pytest.mark.parametrize(
+    ("total", "bounds", "results", "expected"),
+    [
+        (12, LOWERED, {"a": REFUSED}, [{"a": (1, 3), "b": (1, 3)}, {"c": (1, 3)}]),
+        (12, LOWERED, {"a": UNKNOWN}, [{"a": (1, 3), "b": (1, 3)}, {"c": (1, 3)}]),
+        (12, LOWERED, {"a": REFUSED, "b": REFUSED}, [{"a": (1, 3), "b": (1, 3)}]),
+        (12, RAISED, {"a": REFUSED}, [{"a": (1, 3), "b": (1, 3)}, {"b": (1, 4)}]),
+        (12, RAISED, {"a": UNKNOWN}, [{"a": (1, 3), "b": (1, 3)}]),
+        (18, MINIMA, {"b": REFUSED}, [{"b": (3, 6), "c": (3, 6)}, {"a": (3, 6)}]),
+        (18, MINIMA, {"b": UNKNOWN}, [{"b": (3, 6), "c": (3, 6)}, {"a": (3, 6)}]),
+    ],
+)
+def test_a_failed_write_leaves_its_room_only_where_it_is_certain(
+    total: int, bounds: tuple[Pairs, Pairs], results: dict[str, Result], expected: list[Step]
+) -> None:
+    """What was not confirmed lowered is not given away, and an unknown raise keeps its room.
 
-    assert steps(12, present, wanted, a=Result.REFUSED) == [{"a": (1, 3), "b": (1, 3)}, {"b": (1, 4)}]
-    assert steps(12, present, wanted, a=Result.UNKNOWN) == [{"a": (1, 3), "b": (1, 3)}]
-
-
-def test_minima_are_lowered_last() -> None:
-    """Another cluster's minimum rises before."""
-    found = steps(12, {"a": (5, 6), "b": (1, 6)}, {"a": (1, 6), "b": (5, 6)})
-
-    assert found == [{"b": (5, 6)}, {"a": (1, 6)}]
-
-
-def test_a_minimum_whose_replacement_failed_stays() -> None:
-    """The sum of the minima falls no further than wanted."""
-    present: Pairs = {"a": (5, 6), "b": (1, 6), "c": (1, 6)}
-    wanted: Pairs = {"a": (1, 6), "b": (3, 6), "c": (3, 6)}
-
-    assert steps(18, present, wanted, b=Result.REFUSED) == [{"b": (3, 6), "c": (3, 6)}, {"a": (3, 6)}]
-    assert steps(18, present, wanted, b=Result.UNKNOWN) == [{"b": (3, 6), "c": (3, 6)}, {"a": (3, 6)}]
-
-
-def test_one_write_lowers_both() -> None:
-    """If no minimum has to rise before, a cluster is written once."""
-    assert steps(9, {"a": (4, 8), "b": (1, 1)}, {"a": (2, 4), "b": (1, 1)}) == [{"a": (2, 4)}]
-
-
-def test_a_minimum_falls_with_its_maximum() -> None:
-    """A maximum below the minimum takes it along, even if another minimum rises later."""
-    found = steps(10, {"a": (6, 8), "b": (1, 2)}, {"a": (1, 3), "b": (6, 7)})
-
-    assert found == [{"a": (3, 3)}, {"b": (6, 7)}, {"a": (1, 3)}]
-
-
-def test_an_hpa_is_deleted_before_others_rise() -> None:
-    """Its maximum counts until the deletion is confirmed."""
-    present: Pairs = {"a": (1, 6), "b": (1, 6)}
-    wanted: Pairs = {"a": None, "b": (1, 12)}
-
-    assert steps(12, present, wanted) == [{"a": None}, {"b": (1, 12)}]
-    assert steps(12, present, wanted, a=Result.UNKNOWN) == [{"a": None}]
-
-
-def test_a_cluster_that_keeps_its_bounds_counts() -> None:
-    """An unreachable cluster is in no write, and its maximum is not given away."""
-    assert steps(12, {"gone": (1, 6), "b": (1, 6)}, {"b": (1, 12)}) == []
-    assert steps(12, {"gone": (1, 6), "b": (1, 3)}, {"b": (2, 12)}) == [{"b": (2, 6)}]
-
-
-def test_above_the_total_no_minimum_rises_above_it() -> None:
-    """While an unreachable cluster holds too much, minima rise only up to the total together."""
-    assert steps(8, {"gone": (3, 9), "b": (1, 6)}, {"b": (6, 6)}) == [{"b": (5, 6)}]
-
-
-def test_duplicated_has_no_total() -> None:
-    """Nothing is divided, so each cluster is written at once; what falls is written before what rises."""
-    assert steps(None, {"a": (1, 5), "b": (1, 5)}, {"a": (3, 10), "b": (3, 10)}) == [
-        {"a": (3, 10), "b": (3, 10)}
-    ]
+    The sum of the minima falls no further than wanted.
+    """
+    assert steps(total, *bounds, **results) == expected
 
 
 def test_room_that_a_late_write_may_take_is_not_given_away() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -51,44 +53,26 @@ class Api(MemoryApi):
         return await get_scale(self, PATH)
 
 
-async def test_scale_is_written() -> None:
-    """Without other writers, one write is enough."""
-    api = Api(3)
-    await set_replicas(WritableScale(api, PATH, await api.read(), 1.0), 5)
-
-    assert (api.replicas, api.writes) == (5, 1)
-
-
-async def test_other_change_is_followed_by_another_try() -> None:
-    """A newer resourceVersion with the same replicas is overwritten."""
-    api = Api(3)
-    scale = await api.read()
-    api.scale_to(3)
-    await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
-
-    assert (api.replicas, api.writes) == (5, 2)
-
-
-async def test_other_size_supersedes() -> None:
-    """Replicas that another client wrote stay, and the error names both values."""
+@pytest.mark.parametrize(
+    ("other", "size", "writes", "error"),
+    [
+        pytest.param(None, 5, 1, None, id="nobody else writes"),
+        pytest.param(3, 5, 2, None, id="another change is followed by another try"),
+        pytest.param(5, 5, 1, None, id="the wanted size by somebody else is enough"),
+        pytest.param(4, 4, 1, "from 3 to 4 by another client", id="another size supersedes, and is named"),
+    ],
+)
+async def test_scale_is_written(other: int | None, size: int, writes: int, error: str | None) -> None:
+    """A scale of 3 gets 5 replicas, unless another client has written another size after it was read."""
     api = Api(3)
     scale = await api.read()
-    api.scale_to(4)
-
-    with pytest.raises(Superseded, match="from 3 to 4 by another client"):
+    if other is not None:
+        api.scale_to(other)
+    outcome: Any = pytest.raises(Superseded, match=error) if error else nullcontext()
+    with outcome:
         await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
-    assert (api.replicas, api.writes) == (4, 1)
-
-
-async def test_wanted_size_by_somebody_else_is_enough() -> None:
-    """If another client already wrote the wanted replicas, nothing is written."""
-    api = Api(3)
-    scale = await api.read()
-    api.scale_to(5)
-    await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
-
-    assert (api.replicas, api.writes) == (5, 1)
+    assert (api.replicas, api.writes) == (size, writes)
 
 
 async def test_endless_conflicts_end() -> None:
@@ -135,19 +119,6 @@ async def test_only_what_changes_is_written() -> None:
     assert {name: (api.replicas, api.writes) for name, api in apis.items()} == {"m1": (3, 0), "m2": (5, 1)}
 
 
-async def test_one_failure_stops_no_other_write() -> None:
-    """All clusters are tried, and the error names the cluster whose write failed."""
-    apis = {"m1": Api(3), "m2": Api(3)}
-    scales = await read_all(apis)
-    apis["m1"].fail = 403
-
-    error = await write(scales, m1=4, m2=4)
-
-    assert error.startswith("cluster 'm1': refused")
-
-    assert apis["m2"].replicas == 4
-
-
 async def test_failure_goes_before_superseded() -> None:
     """A failed write is reported even if another cluster was scaled by another client at the same time."""
     apis = {"m1": Api(3), "m2": Api(3)}
@@ -155,20 +126,18 @@ async def test_failure_goes_before_superseded() -> None:
     apis["m1"].scale_to(9)
     apis["m2"].fail = 403
 
-    error = await write(scales, m1=4, m2=4)
-
-    assert error.startswith("cluster 'm2': refused")
+    assert (await write(scales, m1=4, m2=4)).startswith("cluster 'm2': refused")
 
 
-@pytest.mark.parametrize(("moves", "grown"), [(True, 3), (False, 4)])
-async def test_a_move_grows_only_for_what_is_gone(moves: bool, grown: int) -> None:
-    """If a cluster keeps its replicas, a move adds none elsewhere; a change of the size does."""
+@pytest.mark.parametrize(("lower", "moves", "grown"), [(4, False, 4), (2, True, 3), (2, False, 4)])
+async def test_a_move_grows_only_for_what_is_gone(lower: int, moves: bool, grown: int) -> None:
+    """If a cluster keeps its replicas, a move adds none elsewhere; a change of the size does.
+
+    All clusters are tried, and the error names the cluster whose write failed.
+    """
     apis = {"m1": Api(3), "m2": Api(3)}
     scales = await read_all(apis)
     apis["m1"].fail = 403
 
-    error = await write(scales, m1=2, m2=4, moves=moves)
-
-    assert error.startswith("cluster 'm1': refused")
-
+    assert (await write(scales, m1=lower, m2=4, moves=moves)).startswith("cluster 'm1': refused")
     assert apis["m2"].replicas == grown

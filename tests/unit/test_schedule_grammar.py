@@ -152,86 +152,36 @@ def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, rem
 
 
 @pytest.mark.parametrize(
-    ("schedule", "message"),
+    ("schedule", "field", "character", "position", "remedy"),
     [
-        (
-            "0\u00a08 * * *",
-            "minute: character U+00A0 (no-break space) at position 2 of the field: use a blank",
-        ),
-        (
-            "0 8 * * *\u00a0",
-            "day-of-week: character U+00A0 (no-break space) at position 2 of the field: use a blank",
-        ),
-        ("0 8 * * 1\u20135", "day-of-week: character U+2013 (en dash) at position 2 of the field: use -"),
-        (
-            "0 8 1\u221215 * *",
-            "day-of-month: character U+2212 (minus sign) at position 2 of the field: use -",
-        ),
-        (
-            "\u200b0 8 * * *",
-            "minute: character U+200B (zero width space) at position 1 of the field: delete it",
-        ),
-        (
-            "0 8 * *\ufeff *",
-            "month: character U+FEFF (zero width no-break space) at position 2 of the field: delete it",
-        ),
-        (
-            "\uff10 8 * * *",
-            "minute: character U+FF10 (fullwidth digit zero) at position 1 of the field: use 0",
-        ),
-        (
-            "\u0663 8 * * *",
-            "minute: character U+0663 (arabic-indic digit three) at position 1 of the field: use 3",
-        ),
-        (
-            "0 8 * * \u041cON",
-            "day-of-week: character U+041C (cyrillic capital letter em) at position 1 of the field: use M",
-        ),
-        (
-            "0 8 * \u0430ug *",
-            "month: character U+0430 (cyrillic small letter a) at position 1 of the field: use a",
-        ),
-        (
-            "0 8 \u2217 * *",
-            "day-of-month: character U+2217 (asterisk operator) at position 1 of the field: use *",
-        ),
-        ("*\u20445 * * * *", "minute: character U+2044 (fraction slash) at position 2 of the field: use /"),
-        ("1\uff0c5 * * * *", "minute: character U+FF0C (fullwidth comma) at position 2 of the field: use ,"),
-        (
-            "0 8 * * \u201c1\u201d",
-            (
-                "day-of-week: character U+201C (left double quotation mark) "
-                "at position 1 of the field: delete it"
-            ),
-        ),
-        (
-            "0 8 * * \u6708",
-            (
-                "day-of-week: character U+6708 (cjk unified ideograph-6708) "
-                "at position 1 of the field: use ASCII characters"
-            ),
-        ),
-        (
-            "0 8 * *\u2028*",
-            "month: character U+2028 (line separator) at position 2 of the field: use a blank",
-        ),
-        (
-            "0 8 * * \ud800",
-            "day-of-week: character U+D800 (no name) at position 1 of the field: use ASCII characters",
-        ),
-        (
-            "@daily\u00a0",
-            "schedule: character U+00A0 (no-break space) at position 7 of the field: use a blank",
-        ),
-        (
-            "0 8 * * * * \u00a0",
-            "schedule: character U+00A0 (no-break space) at position 1 of the field: use a blank",
-        ),
+        ("0\u00a08 * * *", "minute", "U+00A0 (no-break space)", 2, "use a blank"),
+        ("0 8 * * *\u00a0", "day-of-week", "U+00A0 (no-break space)", 2, "use a blank"),
+        ("0 8 * * 1\u20135", "day-of-week", "U+2013 (en dash)", 2, "use -"),
+        ("0 8 1\u221215 * *", "day-of-month", "U+2212 (minus sign)", 2, "use -"),
+        ("\u200b0 8 * * *", "minute", "U+200B (zero width space)", 1, "delete it"),
+        ("0 8 * *\ufeff *", "month", "U+FEFF (zero width no-break space)", 2, "delete it"),
+        ("\uff10 8 * * *", "minute", "U+FF10 (fullwidth digit zero)", 1, "use 0"),
+        ("\u0663 8 * * *", "minute", "U+0663 (arabic-indic digit three)", 1, "use 3"),
+        ("0 8 * * \u041cON", "day-of-week", "U+041C (cyrillic capital letter em)", 1, "use M"),
+        ("0 8 * \u0430ug *", "month", "U+0430 (cyrillic small letter a)", 1, "use a"),
+        ("0 8 \u2217 * *", "day-of-month", "U+2217 (asterisk operator)", 1, "use *"),
+        ("*\u20445 * * * *", "minute", "U+2044 (fraction slash)", 2, "use /"),
+        ("1\uff0c5 * * * *", "minute", "U+FF0C (fullwidth comma)", 2, "use ,"),
+        ("0 8 * * \u201c1\u201d", "day-of-week", "U+201C (left double quotation mark)", 1, "delete it"),
+        ("0 8 * * \u6708", "day-of-week", "U+6708 (cjk unified ideograph-6708)", 1, "use ASCII characters"),
+        ("0 8 * *\u2028*", "month", "U+2028 (line separator)", 2, "use a blank"),
+        ("0 8 * * \ud800", "day-of-week", "U+D800 (no name)", 1, "use ASCII characters"),
+        ("@daily\u00a0", "schedule", "U+00A0 (no-break space)", 7, "use a blank"),
+        ("0 8 * * * * \u00a0", "schedule", "U+00A0 (no-break space)", 1, "use a blank"),
     ],
 )
-def test_a_character_that_looks_like_another_is_named(schedule: str, message: str) -> None:
+def test_a_character_that_looks_like_another_is_named(
+    schedule: str, field: str, character: str, position: int, remedy: str
+) -> None:
     """Editors and chats replace blanks, dashes and digits with characters that a person cannot tell apart."""
-    assert refusal(schedule) == message
+    expected = f"{field}: character {character} at position {position} of the field: {remedy}"
+
+    assert refusal(schedule) == expected
 
 
 @pytest.mark.parametrize("bad", ["x", "9", "1-", "L", "MON", "*/", "1,,", "\u00fc", "59-1,"])

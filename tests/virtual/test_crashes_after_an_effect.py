@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time
-from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld
 from tests.support.rules import (
+    autoscaled,
     bounds,
     history,
     minute_after,
@@ -52,8 +53,7 @@ async def crash_after_the_effect(w: ControllerWorld, *names: str) -> None:
 
 
 async def test_a_change_of_a_person_after_the_effect_stands() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
         await crash_after_the_effect(w, "office")
         effect = bounds(w)
@@ -70,8 +70,7 @@ async def test_a_change_of_a_person_after_the_effect_stands() -> None:
 
 async def test_all_executions_of_one_write_are_known() -> None:
     """Two objects set one bound each. The annotation names both executions, and both changes stand."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="a")
         put_rules(w, {"name": "up, up", "schedule": minute_after(w, 2), "targetMaxReplicas": 30}, name="b")
         await crash_after_the_effect(w, "a", "b")
@@ -87,8 +86,7 @@ async def test_all_executions_of_one_write_are_known() -> None:
 
 
 async def test_a_change_of_a_person_after_a_window_opened_ends_the_window() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "10m"))
         async with rules_running(w):
             await asyncio.sleep(60)
@@ -119,8 +117,7 @@ async def test_a_change_of_a_person_after_a_window_opened_ends_the_window() -> N
     ids=["empty", "nonsense", "no time", "past", "no at", "commas", "long"],
 )
 async def test_an_annotation_that_somebody_else_wrote_does_nothing(text: str) -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
         change(w, text)
         async with rules_running(w):
@@ -132,8 +129,7 @@ async def test_an_annotation_that_somebody_else_wrote_does_nothing(text: str) ->
 
 async def test_an_execution_that_a_person_names_before_it_is_due_is_applied() -> None:
     """The managed fields show that this controller did not write the annotation."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
         due = w.clock.wall() // 60 * 60 + 120
         change(w, f"office/up@{format_time(due)}", manager="kubectl-edit")
@@ -146,8 +142,7 @@ async def test_an_execution_that_a_person_names_before_it_is_due_is_applied() ->
 
 async def test_two_crashes_in_a_row_forget_no_effect() -> None:
     """A second execution of another bound is applied and not stored either. The first one is still known."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="a")
         put_rules(w, {"name": "up", "schedule": minute_after(w, 4), "targetMaxReplicas": 30}, name="b")
         await crash_after_the_effect(w, "a")

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.support import karmada_crds
 from tests.support.controller import ControllerWorld, world
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -34,16 +35,20 @@ async def peak_at_the_end_of_the_window(w: ControllerWorld, *, crash: bool) -> N
     w.hub.refused.clear()
 
 
+@pytest.mark.parametrize("drops_fields", [False, True], ids=["our CRDs", "Karmada's CRDs"])
 @pytest.mark.parametrize("crash", [True, False])
-async def test_peak_just_before_the_end_is_remembered(crash: bool) -> None:
+async def test_peak_just_before_the_end_is_remembered(crash: bool, drops_fields: bool) -> None:
     """The peak of 16 pods within the window holds the size after a restart, too."""
     async with world(m1=10, m2=10) as w:
+        if drops_fields:
+            karmada_crds.install(w.hub)
         await peak_at_the_end_of_the_window(w, crash=crash)
         async with w.controller(sync_period=4 * PERIOD):
             await asyncio.sleep(60)
             after = sum(w.replicas.values())
             await asyncio.sleep(WINDOW)
 
+        assert ("clusters" in w.status()) != drops_fields
         assert after == 16
         assert sum(w.replicas.values()) == 5
 

@@ -23,9 +23,7 @@ LOST_AFTER = 300.0
 async def test_a_lost_member_is_failed_over_and_comes_back_without_a_mass_move(tmp_path: Path) -> None:
     """Its share is held for the lost time-out, then the others get it. Back, the surplus leaves in steps."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
-        d.f.demand(12 * PER_POD)
-        d.scale(minReplicas=3, maxReplicas=18)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12, minReplicas=3, maxReplicas=18)
         await asyncio.sleep(300)
         before = d.bounds
         began = d.f.now()
@@ -54,9 +52,7 @@ async def test_a_lost_member_is_failed_over_and_comes_back_without_a_mass_move(t
 async def test_the_loss_of_most_replicas_is_failed_over(tmp_path: Path) -> None:
     """The survivor gets all of maxReplicas, whatever part was lost."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
-        d.f.demand(12 * PER_POD)
-        d.scale(minReplicas=3, maxReplicas=18)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12, minReplicas=3, maxReplicas=18)
         await asyncio.sleep(300)
         for name in ("m2", "m3"):
             await d.f.members[name].faults.set(Fault.REFUSE)
@@ -69,9 +65,7 @@ async def test_the_loss_of_most_replicas_is_failed_over(tmp_path: Path) -> None:
 async def flapping(tmp_path: Path, hours: float) -> None:
     """Asserts that a member that is away each other minute causes hardly any write."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
-        d.f.demand(12 * PER_POD)
-        d.scale(minReplicas=3, maxReplicas=18)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12, minReplicas=3, maxReplicas=18)
         await asyncio.sleep(300)
         began = d.f.now()
         while d.f.now() < began + hours * HOUR:
@@ -108,9 +102,7 @@ async def leaving(d: Distributed, seconds: float) -> tuple[set[int], set[int]]:
 async def test_a_cluster_that_is_no_longer_selected_moves_its_replicas_first(tmp_path: Path) -> None:
     """Nothing happens for a minute. Then the other runs more before this one runs less."""
     async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True):
-        d.f.demand(4 * PER_POD)
-        d.scale(minReplicas=2, maxReplicas=12)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(4)
         await asyncio.sleep(120)
         before, began = d.bounds, d.f.now()
         d.change(clusterAffinity={"clusterNames": ["m1"]})
@@ -133,9 +125,7 @@ async def test_a_cluster_that_is_no_longer_selected_moves_its_replicas_first(tmp
 async def test_an_excluded_cluster_that_does_not_answer_is_removed_when_it_does(tmp_path: Path) -> None:
     """Its HPA is remembered until its removal is confirmed, and all together run no more than maxReplicas."""
     async with distributed(tmp_path, m1=6, m2=6) as d, d.f.controller(calm=True):
-        d.f.demand(12 * PER_POD)
-        d.scale(minReplicas=2, maxReplicas=12)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12)
         await asyncio.sleep(120)
         await d.f.members["m2"].faults.set(Fault.REFUSE)
         d.change(clusterAffinity={"clusterNames": ["m1"]})
@@ -167,9 +157,7 @@ async def test_a_new_cluster_gets_its_part(tmp_path: Path) -> None:
 async def test_a_cluster_that_is_deleted_moves_its_replicas_first(tmp_path: Path) -> None:
     """A finalizer holds its Cluster meanwhile, and its HPA goes."""
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
-        d.f.demand(6 * PER_POD)
-        d.scale(minReplicas=2, maxReplicas=12)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin()
         await asyncio.sleep(120)
         d.f.part("m2")
         sizes, _ = await leaving(d, 300)
@@ -182,9 +170,7 @@ async def test_a_cluster_that_is_deleted_moves_its_replicas_first(tmp_path: Path
 async def test_a_cluster_that_is_unregistered_keeps_its_hpa_with_an_event(tmp_path: Path) -> None:
     """Without the finalizer nothing waits. The event names the command that deletes the HPA."""
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
-        d.f.demand(6 * PER_POD)
-        d.scale(minReplicas=2, maxReplicas=12)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin()
         await asyncio.sleep(120)
         cluster = d.f.hub.server.store.get(CLUSTERS, "", "m2")
         cluster["metadata"]["finalizers"] = []
@@ -204,9 +190,7 @@ async def test_a_cluster_that_is_unregistered_keeps_its_hpa_with_an_event(tmp_pa
 async def test_all_members_away_for_a_quarter_of_an_hour_change_nothing(tmp_path: Path) -> None:
     """The hub may be the one that is cut off. Back, it takes over without a write."""
     async with distributed(tmp_path, m1=4, m2=4) as d, d.f.controller(calm=True):
-        d.f.demand(8 * PER_POD)
-        d.scale(minReplicas=2, maxReplicas=12)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(8)
         await asyncio.sleep(300)
         began = d.f.now()
         for member in d.f.members.values():
@@ -223,9 +207,7 @@ async def test_a_404_of_the_workload_counts_after_a_minute_without_a_break(tmp_p
     """A Deployment that is deleted and created again, and a restored etcd, answer 404 for a moment."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
         store = d.f.members["m2"].server.store
-        d.f.demand(12 * PER_POD)
-        d.scale(minReplicas=3, maxReplicas=18)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12, minReplicas=3, maxReplicas=18)
         await asyncio.sleep(300)
         for _ in range(3):
             store.delete(DEPLOYMENTS, NAMESPACE, NAME)

@@ -19,10 +19,8 @@ FINALIZER = "autoscaling.karmada.io/member-hpas"
 
 async def begun(d: Distributed) -> None:
     """Lets a workload of 6 replicas run in mode Distributed for a while."""
-    d.f.demand(6 * PER_POD)
-    d.scale(minReplicas=2, maxReplicas=12)
-    await until(lambda: d.f.condition("Assigned")[0] == "True")
-    await asyncio.sleep(300)
+    await d.begin()
+    await asyncio.sleep(60)
 
 
 def finalizers(d: Distributed) -> list[str]:
@@ -148,9 +146,7 @@ async def test_dry_run_and_pause_write_nothing(tmp_path: Path) -> None:
 async def test_a_dry_run_of_a_running_object_writes_nothing_to_members(tmp_path: Path) -> None:
     """The status says what would be written, and that the HPAs go on. Other changes of the spec wait, too."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
-        d.f.demand(12 * PER_POD)
-        d.scale(minReplicas=3, maxReplicas=12)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12, minReplicas=3)
         await asyncio.sleep(300)
         before, began = d.bounds, d.f.now()
         d.change(dryRun=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,25 @@ async def assigned(k: Karmada, within: float = 300) -> None:
     await until(lambda: k.f.condition("Assigned")[0] == "True", within)
 
 
+@asynccontextmanager
+async def controlled(folder: Path, **hub: Any) -> AsyncIterator[Karmada]:
+    """A hub of Karmada with a controller; 4 replicas run in m1 and 2 in m2 unless `hub` says otherwise."""
+    async with (
+        karmada(folder, **{"m1": 4, "m2": 2, **hub}) as k,
+        k.f.controller(calm=True, propagation="karmada"),
+    ):
+        yield k
+
+
+@asynccontextmanager
+async def running(folder: Path, spec: Any = None, **hub: Any) -> AsyncIterator[Karmada]:
+    """The same with an object whose bounds are assigned."""
+    async with controlled(folder, **hub) as k:
+        begin(k, **(spec or {}))
+        await assigned(k)
+        yield k
+
+
 def hub_writes(k: Karmada, since: float) -> list[str]:
     """The controller's writes on the hub to Works and the workload."""
     paths = ("/works", "/resourcebindings", "/deployments")
@@ -59,9 +80,7 @@ def hub_writes(k: Karmada, since: float) -> list[str]:
 @pytest.mark.nightly
 async def test_works_carry_the_member_hpas(tmp_path: Path) -> None:
     """One a cluster, with our marks. The hub follows what runs, and quiet time writes nothing."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path) as k:
         first = list(k.f.rescales)
         uid = k.object["metadata"]["uid"] if k.object else ""
         works, manifests = k.works, {}
@@ -117,10 +136,7 @@ def weighted(**weights: int) -> Object:
 
 async def test_clusters_that_karmada_left_empty_get_their_share(tmp_path: Path) -> None:
     """They are written into the ResourceBinding without replicas, and begin with their minimum."""
-    async with (
-        karmada(tmp_path, placement=weighted(m1=1, m2=2, m3=3), m1=0, m2=1, m3=2) as k,
-        k.f.controller(calm=True, propagation="karmada"),
-    ):
+    async with controlled(tmp_path, placement=weighted(m1=1, m2=2, m3=3), m1=0, m2=1, m3=2) as k:
         k.f.demand(3 * PER_POD)
         k.scale(minReplicas=2, maxReplicas=10, federatedHPAAssignment={})
         await until(lambda: k.bounds["m1"] is not None, 300)
@@ -140,10 +156,7 @@ async def test_the_others_run_what_a_full_cluster_cannot(tmp_path: Path, overflo
         tiers = [{"affinityName": "cloud", **named("m2", "m3")}]
         group = {"affinityName": "main", **named("m1"), "overflowAffinities": tiers}
         placement = {"clusterAffinities": [group], "replicaScheduling": AGGREGATED}
-    async with (
-        karmada(tmp_path, placement=placement, m1=6, m2=0, m3=0) as k,
-        k.f.controller(calm=True, propagation="karmada"),
-    ):
+    async with controlled(tmp_path, placement=placement, m1=6, m2=0, m3=0) as k:
         store = k.f.members["m1"].server.store
         node = store.get(NODES, "", "node")
         node["status"]["allocatable"]["cpu"] = "600m"
@@ -162,9 +175,7 @@ async def test_the_others_run_what_a_full_cluster_cannot(tmp_path: Path, overflo
 
 async def test_an_excluded_cluster_gets_no_hpa(tmp_path: Path) -> None:
     """spec.clusterAffinity narrows the placement. What runs in the cluster stays as it is."""
-    async with karmada(tmp_path, m1=4, m2=5) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k, clusterAffinity={"exclude": ["m2"]})
-        await assigned(k)
+    async with running(tmp_path, {"clusterAffinity": {"exclude": ["m2"]}}, m1=4, m2=5) as k:
         k.f.demand(20 * PER_POD)
         await asyncio.sleep(300)
 
@@ -174,7 +185,7 @@ async def test_an_excluded_cluster_gets_no_hpa(tmp_path: Path) -> None:
 
 
 async def test_another_cluster_begins_where_the_only_one_of_the_binding_is_excluded(tmp_path: Path) -> None:
-    async with karmada(tmp_path, m1=4, m2=0) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path, m1=4, m2=0) as k:
         begin(k, clusterAffinity={"exclude": ["m1"]})
         await until(lambda: k.bounds["m2"] == (2, 12), 300)
 
@@ -182,36 +193,32 @@ async def test_another_cluster_begins_where_the_only_one_of_the_binding_is_exclu
         assert k.f.replicas["m1"] == 4
 
 
-async def test_a_cluster_that_is_excluded_later_leaves_the_binding(tmp_path: Path) -> None:
-    """Its replicas and its HPA go, and Karmada removes the workload there."""
-    async with karmada(tmp_path, m1=4, m2=2, m3=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
-        k.change(clusterAffinity={"exclude": ["m3"]})
-        await until(lambda: "m3" not in k.shares, 300)
-        await asyncio.sleep(120)
+@pytest.mark.parametrize("how", ["excluded", "unregistered"])
+async def test_a_cluster_that_goes_leaves_the_binding(tmp_path: Path, how: str) -> None:
+    """The others get its share. Karmada waits for that before it deletes the Cluster.
 
-        assert set(k.works) == {"m1", "m2"}
-        assert k.maximum == 12
-        assert k.template["spec"]["replicas"] == sum(k.shares.values())
+    Of one that is excluded, the replicas and the HPA go, and Karmada removes the workload there.
+    """
+    async with running(tmp_path, m3=2) as k:
+        if how == "excluded":
+            k.change(clusterAffinity={"exclude": ["m3"]})
+            await until(lambda: "m3" not in k.shares, 300)
+            await asyncio.sleep(120)
+        else:
+            k.f.part("m3")
+            await until(lambda: "m3" not in k.shares, 60)
+            await asyncio.sleep(60)
 
-
-async def test_a_cluster_that_is_unregistered_leaves_the_binding(tmp_path: Path) -> None:
-    """Karmada waits for that before it deletes the Cluster. The others get its share at once."""
-    async with karmada(tmp_path, m1=4, m2=2, m3=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
-        k.f.part("m3")
-        await until(lambda: "m3" not in k.shares, 60)
-        await asyncio.sleep(60)
-
-        bounds = [bounds for name, bounds in k.bounds.items() if name != "m3"]
-        assert sum(found[1] for found in bounds if found is not None) == 12
+        assert sum(found[1] for name, found in k.bounds.items() if found is not None and name != "m3") == 12
+        if how == "excluded":
+            assert set(k.works) == {"m1", "m2"}
+            assert k.maximum == 12
+            assert k.template["spec"]["replicas"] == sum(k.shares.values())
 
 
 async def test_an_unregistered_cluster_is_lost_at_once(tmp_path: Path) -> None:
     """In mode Centralized too: Karmada has removed its Works, and nobody waits for its answers."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path) as k:
         begin(k, mode="Centralized", federatedHPAAssignment=None)
         await until(lambda: k.f.condition("MetricsComplete")[0] == "True", 120)
         k.f.part("m2")
@@ -238,9 +245,7 @@ async def test_a_tainted_cluster_does_not_begin(tmp_path: Path) -> None:
 
 async def test_an_eviction_of_karmada_is_reported_and_its_cluster_leaves(tmp_path: Path) -> None:
     """It leaves the ResourceBinding at once, and the other runs more before this one runs less."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path) as k:
         k.keeps.add("m2")
         task = {"fromCluster": "m2", "reason": "TaintUntolerated", "producer": "TaintManager"}
         k.edit_hub(
@@ -263,9 +268,7 @@ async def test_an_eviction_of_karmada_is_reported_and_its_cluster_leaves(tmp_pat
 
 async def test_a_taint_no_execute_is_left_to_karmada(tmp_path: Path) -> None:
     """A setting of Karmada decides if its taint manager evicts, for all workloads of the hub."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path) as k:
         k.taint("m2", key="broken", effect="NoExecute")
         await asyncio.sleep(120)
         entry = next(one for one in k.f.status()["clusters"] if one["name"] == "m2")
@@ -278,12 +281,7 @@ async def test_a_taint_no_execute_is_left_to_karmada(tmp_path: Path) -> None:
 async def test_spread_constraints_leave_the_choice_to_karmada(tmp_path: Path) -> None:
     """Only the clusters of the ResourceBinding take part, and the condition says so."""
     placement = parts(spreadConstraints=[{"spreadByField": "cluster", "maxGroups": 2}])
-    async with (
-        karmada(tmp_path, placement=placement, m1=4, m2=2, m3=0) as k,
-        k.f.controller(calm=True, propagation="karmada"),
-    ):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path, placement=placement, m3=0) as k:
         await asyncio.sleep(60)
 
         assert set(k.works) == {"m1", "m2"}
@@ -298,12 +296,7 @@ def groups(*lists: list[str]) -> Object:
 
 async def test_one_group_takes_part_at_a_time(tmp_path: Path) -> None:
     """The next group takes part once all clusters of the first are lost, and gets all of maxReplicas."""
-    async with (
-        karmada(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k,
-        k.f.controller(calm=True, propagation="karmada"),
-    ):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k:
         await asyncio.sleep(120)
         first = set(k.works)
         await k.f.members["m1"].faults.set(Fault.REFUSE)
@@ -335,12 +328,7 @@ async def test_the_next_group_takes_part_where_the_first_takes_nothing(
     tmp_path: Path, taint: dict[str, str], evicted: bool, expected: set[str]
 ) -> None:
     """A cluster that leaves moves its replicas, and its HPA goes. A cordoned one keeps its group."""
-    async with (
-        karmada(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k,
-        k.f.controller(calm=True, propagation="karmada"),
-    ):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k:
         await asyncio.sleep(60)
         k.taint("m1", **taint)
         if evicted:
@@ -356,9 +344,7 @@ async def test_the_next_group_takes_part_where_the_first_takes_nothing(
 @pytest.mark.parametrize("leave", ["deletion", "mode"])
 async def test_leaving_the_mode_restores_karmada_and_keeps_the_replicas(tmp_path: Path, leave: str) -> None:
     """Works and HPAs go first. The scheduler and the label are as before, and nobody scales."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path) as k:
         await asyncio.sleep(300)
         before = k.f.replicas
         k.f.rescales.clear()
@@ -382,7 +368,7 @@ async def test_leaving_the_mode_restores_karmada_and_keeps_the_replicas(tmp_path
 
 async def test_what_somebody_else_set_stays(tmp_path: Path) -> None:
     """A suspension and a label from before the object outlive it."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path) as k:
         k.edit_hub(BINDINGS, BINDING, lambda one: one["spec"].update(suspension={"scheduling": True}))
         k.edit_hub(DEPLOYMENTS, NAME, lambda one: one["metadata"]["labels"].update({RETAIN: "true"}))
         begin(k)
@@ -411,7 +397,7 @@ def tenants_hpa() -> Object:
 
 async def test_a_tenants_hpa_is_never_taken_over(tmp_path: Path) -> None:
     """Karmada would change an HPA with its label, so no Work is written where one is."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path) as k:
         k.f.members["m2"].server.store.create(HPAS, tenants_hpa())
         begin(k)
         await until(lambda: k.f.condition("Assigned")[1] == "NotOwned", 300)
@@ -448,7 +434,7 @@ async def test_a_work_that_is_not_ours_stays(tmp_path: Path) -> None:
 
 async def test_karmadas_refusal_is_shown(tmp_path: Path) -> None:
     """Applied=False is a failed write with Karmada's message, until Karmada applies the Work."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path) as k:
         k.refuses["m2"] = "admission webhook denied the request: no quota"
         begin(k)
         await until(lambda: "no quota" in k.f.condition("Assigned")[2], 300)
@@ -461,13 +447,16 @@ async def test_karmadas_refusal_is_shown(tmp_path: Path) -> None:
         assert k.maximum == 12
 
 
+def promised(k: Karmada) -> list[int]:
+    """The maxima in the Works."""
+    return [w["spec"]["workload"]["manifests"][0]["spec"]["maxReplicas"] for w in k.works.values()]
+
+
 async def test_the_maximum_holds_while_karmada_sleeps(tmp_path: Path) -> None:
     """No maximum is raised before Karmada has lowered the others."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
-        begin(k)
-        await assigned(k)
+    async with running(tmp_path) as k:
         k.asleep = True
-        weights = {"targetCluster": {"clusterNames": ["m1"]}, "staticWeight": 5}
+        weights = {"targetCluster": named("m1"), "staticWeight": 5}
         k.change(
             federatedHPAAssignment={
                 "federatedHPAAssignmentType": "StaticWeighted",
@@ -476,36 +465,32 @@ async def test_the_maximum_holds_while_karmada_sleeps(tmp_path: Path) -> None:
         )
         await asyncio.sleep(300)
         asleep = k.f.condition("Assigned")
-        promised = [w["spec"]["workload"]["manifests"][0]["spec"]["maxReplicas"] for w in k.works.values()]
+        maxima = promised(k)
         k.asleep = False
         await assigned(k)
         await asyncio.sleep(300)
 
         assert asleep[0] == "False"
         assert "Karmada has not acted on Work karmada-es-" in asleep[2]
-        assert sum(promised) <= 12
+        assert sum(maxima) <= 12
         assert k.maximum == 12
 
 
 async def test_a_work_that_karmada_has_not_read_yet_is_taken_back(tmp_path: Path) -> None:
     """It may lower a maximum that the cluster needs by now, though the cluster shows the right one."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
-
-        def promised() -> list[int]:
-            return [w["spec"]["workload"]["manifests"][0]["spec"]["maxReplicas"] for w in k.works.values()]
-
+    async with controlled(tmp_path) as k:
         begin(k)
         await assigned(k)
-        before = promised()
+        before = promised(k)
         k.asleep = True
         k.change(maxReplicas=6)
-        await until(lambda: promised() != before, 300)
+        await until(lambda: promised(k) != before, 300)
         k.change(maxReplicas=12)
-        await until(lambda: promised() == before, 300)
+        await until(lambda: promised(k) == before, 300)
         k.asleep = False
         await assigned(k)
 
-        assert promised() == before
+        assert promised(k) == before
         assert k.maximum == 12
 
 
@@ -513,7 +498,7 @@ async def test_the_detector_that_writes_the_binding_at_once_delays_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does so for the label that makes the members keep their replicas."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path) as k:
         store = k.f.hub.server.store
         update = store.update
 
@@ -568,7 +553,7 @@ async def test_the_policy_divides_where_the_object_does_not(
 
 async def test_other_kinds_than_deployments_are_not_built(tmp_path: Path) -> None:
     """The condition names the remedy, and nothing is written."""
-    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+    async with controlled(tmp_path) as k:
         begin(k, scaleTargetRef={"apiVersion": "apps/v1", "kind": "StatefulSet", "name": NAME})
         await until(lambda: k.f.condition("ScalingActive")[1] == "NotBuilt", 120)
 

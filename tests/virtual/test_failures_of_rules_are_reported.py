@@ -14,15 +14,14 @@ from fedhpa.api.times import format_time
 from fedhpa.kube import SYSTEM
 from tests.support import karmada_crds
 from tests.support.controller import NAMESPACE, world
-from tests.support.rules import CRONS, minute_after, put_rules, rules_running, stored
+from tests.support.rules import CRONS, autoscaled, minute_after, put_rules, rules_running, stored
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def test_a_status_that_is_refused_for_long_makes_few_log_lines() -> None:
     """One line at the begin, one every ten minutes, and one at the end. The pauses grow to a minute."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
         with capture_logs() as logs:
             async with rules_running(w):
@@ -46,8 +45,7 @@ async def test_a_status_that_is_refused_for_long_makes_few_log_lines() -> None:
 
 async def test_a_record_that_cannot_be_read_for_long_makes_few_log_lines() -> None:
     """The pass over the target fails every five seconds. It is logged as rarely as a refused status."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
         w.hub.refused["GET", "/cronfederatedhpa.office"] = 500
         with capture_logs() as logs:
@@ -116,8 +114,7 @@ async def test_the_findings_about_rules_are_in_the_gauge_of_the_hub() -> None:
 
 async def test_the_series_of_objects_end_with_the_work_of_their_shard() -> None:
     """Another process shows them then."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
         gc.disable()
         try:

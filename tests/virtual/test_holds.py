@@ -16,13 +16,12 @@ from fedhpa.kube import StaticCredentials
 from testbed.embedded.api.server import new_namespace
 from testbed.embedded.objects.kinds import NAMESPACES
 from tests.support.controller import HPAS as FHPAS
-from tests.support.controller import world
 from tests.support.federation import HPAS, Controller, Federation, federation, until
 from tests.support.federation.controller import INSTALLED_IN
 from tests.support.federation.distributed import Distributed, distributed
 from tests.support.federation.planes import EVENTS, NAME, NAMESPACE
 from tests.support.fewer_rights import LEAST
-from tests.support.rules import bounds, put_rules, ready, rule_up, rules_running
+from tests.support.rules import autoscaled, bounds, put_rules, ready, rule_up, rules_running
 from tests.virtual.test_no_right_is_idle import grant_all
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -167,9 +166,7 @@ def behaviors(d: Distributed) -> dict[str, Any]:
 async def test_member_hpas_stop_in_the_held_direction(tmp_path: Path) -> None:
     """Mode Distributed: no member scales down in the hold, and then each follows its usage again."""
     async with distributed(tmp_path, m1=4, m2=4) as d, d.f.controller(calm=True):
-        d.scale(minReplicas=2, maxReplicas=16)
-        d.f.demand(8 * PER_POD)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(8, maxReplicas=16)
         await asyncio.sleep(120)
         free = behaviors(d)
         annotate(d.f, "down")
@@ -210,9 +207,7 @@ async def test_a_hold_reaches_all_members_in_one_reconcile(tmp_path: Path) -> No
 async def test_lowered_bounds_of_members_wait(tmp_path: Path) -> None:
     """Mode Distributed: a lower maxReplicas cuts no member in the hold, and cuts it after the hold."""
     async with distributed(tmp_path, m1=6, m2=6) as d, d.f.controller(calm=True):
-        d.scale(minReplicas=2, maxReplicas=16)
-        d.f.demand(12 * PER_POD)
-        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await d.begin(12, maxReplicas=16)
         await asyncio.sleep(120)
         annotate(d.f, "all")
         await asyncio.sleep(30)
@@ -273,8 +268,7 @@ async def test_a_rule_waits_for_the_end_of_a_hold(tmp_path: Path) -> None:
 
 async def test_a_hold_between_reading_and_writing_a_target_counts() -> None:
     """A rule reads its target seconds ahead. A hold that the target gets meanwhile still stops the write."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
 
         def annotate_target(method: str, path: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
@@ -54,76 +56,56 @@ async def test_idle_pods_of_a_new_host_take_nothing_from_others(policy: str) -> 
             assert w.events("ClusterMember") == []
 
 
+@asynccontextmanager
+async def joined(each: int, pods: int, **settings: Any) -> AsyncIterator[ControllerWorld]:
+    """Two clusters with `each` replicas, and m3 has just begun to run `pods` that serve."""
+    async with world(m1=each, m2=each, m3=1) as w:
+        without_workload(w)
+        w.scale(maxReplicas=40, behavior=AT_ONCE)
+        async with w.controller(sync_period=5, decision=ControllerSettings(**settings)):
+            await eventually(lambda: w.status().get("desiredReplicas") == 2 * each)
+            w.members["m3"].deploy(pods)
+            await eventually(lambda: bool(w.events("ClusterBeganHosting")), 60)
+            yield w
+
+
+async def serves(w: ControllerWorld, pods: int) -> dict[str, int]:
+    """The replicas of all clusters once they have the size for a load."""
+    w.load(pods * 50)
+    await eventually(lambda: sum(w.replicas.values()) == pods, 60)
+    return w.replicas
+
+
 async def test_pods_that_serve_make_it_a_member() -> None:
     """After ten minutes of usage like that of the others a scale-down takes from it as from them."""
-    async with world(m1=6, m2=6, m3=1) as w:
-        without_workload(w)
-        w.scale(maxReplicas=40, behavior=AT_ONCE)
-        async with w.controller(sync_period=5):
-            await eventually(lambda: w.status().get("desiredReplicas") == 12)
-            w.members["m3"].deploy(6)
-            await eventually(lambda: bool(w.events("ClusterBeganHosting")), 60)
-            await asyncio.sleep(590)
-            assert w.events("ClusterMember") == []
-            await eventually(lambda: bool(w.events("ClusterMember")), 60)
-            w.load(9 * 50)
-            await eventually(lambda: sum(w.replicas.values()) == 9, 60)
+    async with joined(each=6, pods=6) as w:
+        await asyncio.sleep(590)
+        assert w.events("ClusterMember") == []
+        await eventually(lambda: bool(w.events("ClusterMember")), 60)
 
-        assert w.replicas == {"m1": 3, "m2": 3, "m3": 3}
+        assert await serves(w, 9) == {"m1": 3, "m2": 3, "m3": 3}
 
 
-async def test_it_takes_part_in_growth() -> None:
-    """More load is served there, too."""
-    async with world(m1=3, m2=3, m3=1) as w:
-        without_workload(w)
-        w.scale(maxReplicas=40, behavior=AT_ONCE)
-        async with w.controller(sync_period=5):
-            await eventually(lambda: w.status().get("desiredReplicas") == 6)
-            w.members["m3"].deploy(1)
-            await eventually(lambda: bool(w.events("ClusterBeganHosting")), 60)
-            w.load(12 * 50)
-            await eventually(lambda: sum(w.replicas.values()) == 12, 60)
+@pytest.mark.parametrize(("each", "pods", "load", "part"), [(3, 1, 12, 4), (6, 6, 15, 5)], ids=["up", "down"])
+async def test_it_takes_part_at_once(each: int, pods: int, load: int, part: int) -> None:
+    """More load is served there, too. With busy pods a scale-down takes from it as from the others."""
+    async with joined(each, pods) as w:
+        await asyncio.sleep(10)
 
-        assert w.replicas == {"m1": 4, "m2": 4, "m3": 4}
+        assert await serves(w, load) == {"m1": part, "m2": part, "m3": part}
 
 
 async def test_new_hosts_can_be_cordoned() -> None:
     """With --new-hosts=cordon it gets nothing more until clusterAffinity selects it."""
-    async with world(m1=3, m2=3, m3=1) as w:
-        without_workload(w)
-        w.scale(maxReplicas=40, behavior=AT_ONCE)
-        async with w.controller(sync_period=5, decision=ControllerSettings(new_hosts="cordon")):
-            await eventually(lambda: w.status().get("desiredReplicas") == 6)
-            w.members["m3"].deploy(1)
-            await eventually(lambda: bool(w.events("ClusterBeganHosting")), 60)
-            w.load(12 * 50)
-            await eventually(lambda: sum(w.replicas.values()) == 12, 60)
-            assert w.replicas["m3"] == 1
-            entry = next(one for one in w.status()["clusters"] if one["name"] == "m3")
-            assert entry["membership"] == "Cordoned"
-            assert "spec.clusterAffinity" in entry["waitsFor"]
-            w.scale(maxReplicas=40, behavior=AT_ONCE, clusterAffinity={"clusterNames": ["m1", "m2", "m3"]})
-            await asyncio.sleep(70)
-            w.load(24 * 50)
-            await eventually(lambda: sum(w.replicas.values()) == 24, 60)
+    async with joined(each=3, pods=1, new_hosts="cordon") as w:
+        assert (await serves(w, 12))["m3"] == 1
+        entry = next(one for one in w.status()["clusters"] if one["name"] == "m3")
+        assert entry["membership"] == "Cordoned"
+        assert "spec.clusterAffinity" in entry["waitsFor"]
+        w.scale(maxReplicas=40, behavior=AT_ONCE, clusterAffinity={"clusterNames": ["m1", "m2", "m3"]})
+        await asyncio.sleep(70)
 
-        assert w.replicas["m3"] > 1
-
-
-async def test_a_cluster_that_serves_is_no_worse_off() -> None:
-    """It is joined with busy pods: a scale-down takes from it as from the others, not all of it."""
-    async with world(m1=6, m2=6, m3=1) as w:
-        without_workload(w)
-        w.scale(maxReplicas=40, behavior=AT_ONCE)
-        async with w.controller(sync_period=5):
-            await eventually(lambda: w.status().get("desiredReplicas") == 12)
-            w.members["m3"].deploy(6)
-            await eventually(lambda: bool(w.events("ClusterBeganHosting")), 60)
-            await asyncio.sleep(10)
-            w.load(15 * 50)
-            await eventually(lambda: sum(w.replicas.values()) == 15, 60)
-
-        assert w.replicas == {"m1": 5, "m2": 5, "m3": 5}
+        assert (await serves(w, 24))["m3"] > 1
 
 
 async def test_a_cluster_that_returns_is_no_new_host() -> None:
@@ -137,8 +119,6 @@ async def test_a_cluster_that_returns_is_no_new_host() -> None:
             await eventually(lambda: w.replicas["m3"] == 0, 600)
             w.hub.put(CLUSTERS, before)
             await asyncio.sleep(120)
-            w.load(24 * 50)
-            await eventually(lambda: sum(w.replicas.values()) == 24, 60)
 
-            assert w.replicas["m3"] > 0
+            assert (await serves(w, 24))["m3"] > 0
             assert w.events("ClusterBeganHosting") == []

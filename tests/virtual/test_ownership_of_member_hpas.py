@@ -38,18 +38,12 @@ async def refuse(seen: Seen) -> None:
         raise web.HTTPForbidden
 
 
-async def begun(d: Distributed, maximum: int = 12) -> None:
-    d.f.demand(6 * PER_POD)
-    d.scale(minReplicas=2, maxReplicas=maximum)
-    await until(lambda: d.f.condition("Assigned")[0] == "True")
-
-
 async def test_two_hubs_do_not_fight_over_an_hpa(tmp_path: Path) -> None:
     """The first one keeps it. The second says whose it is, and which flag a rebuilt hub needs."""
     async with distributed(tmp_path, m1=4, m2=2) as first, another_hub(first.f) as hub:
         second = Distributed(hub)
         async with first.f.controller(calm=True):
-            await begun(first)
+            await first.begin()
             before, began, owner = first.bounds, first.f.now(), owners(first)
             async with hub.controller(calm=True):
                 second.scale(minReplicas=4, maxReplicas=30)
@@ -69,7 +63,7 @@ async def test_a_hub_adopts_what_an_earlier_object_of_the_name_left(tmp_path: Pa
     """Also a rebuilt hub, with the identity of the one before. The next write names the new object."""
     async with distributed(tmp_path, m1=4, m2=2) as first, another_hub(first.f) as hub:
         async with first.f.controller(calm=True):
-            await begun(first)
+            await first.begin()
         second = Distributed(hub)
         async with hub.controller(calm=True, hub_id=hub_uid(first)):
             second.scale(minReplicas=4, maxReplicas=30)
@@ -83,7 +77,7 @@ async def test_a_hub_adopts_what_an_earlier_object_of_the_name_left(tmp_path: Pa
 async def test_an_hpa_of_ours_without_an_owner_gets_one_at_once(tmp_path: Path) -> None:
     """A person may have set the label alone, to hand an HPA over whose bounds are right."""
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
-        await begun(d)
+        await d.begin()
         for member in d.f.members.values():
             found = member.server.store.get(HPAS, NAMESPACE, NAME)
             del found["metadata"]["annotations"]
@@ -101,7 +95,7 @@ async def test_a_deletion_leaves_the_hpa_of_another_hub(tmp_path: Path) -> None:
     """Neither a deletion nor a change of the mode touches it, and neither waits for it."""
     async with distributed(tmp_path, m1=4, m2=2) as first, another_hub(first.f) as hub:
         async with first.f.controller(calm=True):
-            await begun(first)
+            await first.begin()
         before, began, second = first.bounds, first.f.now(), Distributed(hub)
         async with hub.controller(calm=True):
             second.scale(minReplicas=4, maxReplicas=30)
@@ -137,7 +131,7 @@ async def test_a_deletion_waits_for_the_identity_of_the_hub(tmp_path: Path) -> N
     """An HPA that may be another hub's is not removed, and ours is not forgotten."""
     async with distributed(tmp_path, m1=4, m2=2) as d:
         async with d.f.controller():
-            await begun(d)
+            await d.begin()
         d.f.hub.before = refuse
         before = d.bounds
         async with d.f.controller():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -52,28 +54,36 @@ def entry(w: ControllerWorld, cluster: str) -> Object:
     return next((one for one in w.status().get("clusters") or () if one["name"] == cluster), {})
 
 
-def undeliver(w: ControllerWorld, cluster: str) -> None:
-    """Remove the workload from a member."""
-    w.members[cluster].deploy(0)
-    w.members[cluster].remove(DEPLOYMENTS, "web", NAMESPACE)
-
-
 def taint(w: ControllerWorld, cluster: str, *taints: Object) -> None:
     """Set the taints of a Cluster."""
     found = cluster_object(w, cluster)
     w.hub.put(CLUSTERS, {**found, "spec": {**found["spec"], "taints": list(taints)}})
 
 
+@asynccontextmanager
+async def hosting(**replicas: int | None) -> AsyncIterator[ControllerWorld]:
+    """A hub with the ClusterProfiles of its members. Those with None replicas have no workload."""
+    async with world(**{name: count or 0 for name, count in replicas.items()}) as w:
+        profiles(w, *replicas)
+        for name, count in replicas.items():
+            if count is None:
+                w.members[name].remove(DEPLOYMENTS, "web", NAMESPACE)
+        yield w
+
+
+def writes(w: ControllerWorld) -> list[str]:
+    """The writes of PlacementDecisions."""
+    return [one for one in w.hub.writes if "placementdecisions" in one]
+
+
 async def test_the_hosts_and_the_awaited_are_published() -> None:
     """A selected cluster without the workload is Awaited: it is published, and nothing else counts it."""
-    async with world(m1=2, m2=2, m3=0) as w:
-        profiles(w, "m1", "m2", "m3")
-        undeliver(w, "m3")
+    async with hosting(m1=2, m2=2, m3=None) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS) as controller:
             await eventually(lambda: w.condition("Published")[0] == "True")
             decision = w.hub.find(DECISIONS, "web-0", NAMESPACE)
-            writes = [one for one in w.hub.writes if "placementdecisions" in one]
+            written = writes(w)
             await w.reconciles(controller, 5)
 
             assert published(w) == [("m1", "Member"), ("m2", "Member"), ("m3", "Awaited")]
@@ -87,7 +97,7 @@ async def test_the_hosts_and_the_awaited_are_published() -> None:
             assert w.condition("MetricsComplete")[0] == "True"
             assert "m3" not in w.record()["state"].get("absences", {})
             # It is written on a change only.
-            assert [one for one in w.hub.writes if "placementdecisions" in one] == writes
+            assert writes(w) == written
 
             w.members["m3"].deploy(1)
             await eventually(lambda: published(w)[-1] == ("m3", "Member"))
@@ -98,10 +108,7 @@ async def test_the_hosts_and_the_awaited_are_published() -> None:
 
 async def test_a_workload_that_runs_nowhere_is_published_all_the_same() -> None:
     """A tool that delivers the workload must learn first where it should run."""
-    async with world(m1=0, m2=0) as w:
-        profiles(w, "m1", "m2")
-        undeliver(w, "m1")
-        undeliver(w, "m2")
+    async with hosting(m1=None, m2=None) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS):
             await eventually(lambda: len(published(w)) == 2)
@@ -119,9 +126,7 @@ async def test_a_workload_that_runs_nowhere_is_published_all_the_same() -> None:
 
 async def test_a_long_wait_is_a_warning_once() -> None:
     """After ten minutes an event names the cluster, and a restart does not repeat it."""
-    async with world(m1=1, m2=0) as w:
-        profiles(w, "m1", "m2")
-        undeliver(w, "m2")
+    async with hosting(m1=1, m2=None) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS, sync_period=15.0):
             await asyncio.sleep(540)
@@ -138,8 +143,7 @@ async def test_a_long_wait_is_a_warning_once() -> None:
 
 async def test_an_unreachable_host_is_no_awaited_cluster() -> None:
     """A cluster that ran the workload and does not answer any more is missing, after a restart too."""
-    async with world(m1=2, m2=2) as w:
-        profiles(w, "m1", "m2")
+    async with hosting(m1=2, m2=2) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS):
             await eventually(lambda: len(published(w)) == 2)
@@ -153,8 +157,7 @@ async def test_an_unreachable_host_is_no_awaited_cluster() -> None:
 
 async def test_a_drained_cluster_is_published_until_it_is_empty() -> None:
     """It is Leaving until it runs nothing, and then it is left out."""
-    async with world(m1=2, m2=2) as w:
-        profiles(w, "m1", "m2")
+    async with hosting(m1=2, m2=2) as w:
         w.scale(**PUBLISH, minReplicas=4, maxReplicas=4)
         async with w.controller(**FLAGS):
             await eventually(lambda: len(published(w)) == 2)
@@ -168,10 +171,7 @@ async def test_a_drained_cluster_is_published_until_it_is_empty() -> None:
 async def test_a_cordoned_cluster_without_the_workload_is_not_begun() -> None:
     """One that is Awaited already stays, because somebody may be delivering."""
     cordon = {"key": "fedhpa.io/cordon", "effect": "NoSchedule"}
-    async with world(m1=2, m2=0, m3=0) as w:
-        profiles(w, "m1", "m2", "m3")
-        undeliver(w, "m2")
-        undeliver(w, "m3")
+    async with hosting(m1=2, m2=None, m3=None) as w:
         taint(w, "m3", cordon)
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS) as controller:
@@ -203,22 +203,20 @@ async def test_a_member_without_profile_is_named() -> None:
 async def test_a_decision_of_somebody_else_is_never_touched() -> None:
     """A PlacementDecision of the name that another scheduler wrote stays, and the condition names it."""
     theirs = {"metadata": {"name": "web-0", "namespace": NAMESPACE}, "decisions": [], "schedulerName": "x"}
-    async with world(m1=1) as w:
-        profiles(w, "m1")
+    async with hosting(m1=1) as w:
         w.hub.put(DECISIONS, theirs)
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS) as controller:
             await eventually(lambda: w.condition("Published")[1] == "NotOwned")
             await w.reconciles(controller)
 
-        assert not [one for one in w.hub.writes if "placementdecisions" in one]
+        assert not writes(w)
         assert "web-0" in w.condition("Published")[2]
 
 
 async def test_what_somebody_changes_or_deletes_is_restored() -> None:
     """The watch shows it, and the next decision writes it again."""
-    async with world(m1=1) as w:
-        profiles(w, "m1")
+    async with hosting(m1=1) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS):
             await eventually(lambda: len(published(w)) == 1)
@@ -230,9 +228,8 @@ async def test_what_somebody_changes_or_deletes_is_restored() -> None:
 
 async def test_a_hub_without_the_api_scales_all_the_same() -> None:
     """The condition says what to install, and nothing else stops."""
-    async with world(m1=1) as w:
+    async with hosting(m1=1) as w:
         w.hub.refused["GET", "/placementdecisions"] = 404
-        profiles(w, "m1")
         w.scale(**PUBLISH)
         w.load(400)
         async with w.controller(**FLAGS):
@@ -245,9 +242,8 @@ async def test_a_hub_without_the_api_scales_all_the_same() -> None:
 
 async def test_a_refused_write_is_told_and_scaling_goes_on() -> None:
     """A missing right is a condition."""
-    async with world(m1=1) as w:
+    async with hosting(m1=1) as w:
         w.hub.refused["POST", "/placementdecisions"] = 403
-        profiles(w, "m1")
         w.scale(**PUBLISH)
         w.load(400)
         async with w.controller(**FLAGS):
@@ -257,8 +253,7 @@ async def test_a_refused_write_is_told_and_scaling_goes_on() -> None:
 
 async def test_the_end_of_publication_removes_what_was_published() -> None:
     """The decisions go with the field, and the condition with them."""
-    async with world(m1=1) as w:
-        profiles(w, "m1")
+    async with hosting(m1=1) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS):
             await eventually(lambda: w.condition("Published")[0] == "True")
@@ -271,27 +266,25 @@ async def test_the_end_of_publication_removes_what_was_published() -> None:
 @pytest.mark.parametrize("change", [{"dryRun": True}, {}], ids=["dry run", "paused"])
 async def test_nothing_is_written_in_a_dry_run(change: Object) -> None:
     """Neither with spec.dryRun nor with --pause."""
-    async with world(m1=1) as w:
-        profiles(w, "m1")
+    async with hosting(m1=1) as w:
         w.scale(**PUBLISH, **change)
         async with w.controller(**FLAGS, paused=not change) as controller:
             await w.reconciles(controller, 4)
 
-        assert not [one for one in w.hub.writes if "placementdecisions" in one]
+        assert not writes(w)
 
 
 async def test_with_karmada_the_field_is_ignored() -> None:
     """It is told by a condition and holds nothing; the PropagationPolicy places the workload."""
-    async with world(m1=2) as w:
+    async with hosting(m1=2) as w:
         w.hub.deploy(2)
-        profiles(w, "m1")
         w.scale(placement={"publish": True})
         w.load(400)
         async with w.controller(**FLAGS, propagation="karmada"):
             await eventually(lambda: w.condition("Published")[1] == "NotSupported")
             await eventually(lambda: w.hub.replicas() > 2)
 
-        assert not [one for one in w.hub.writes if "placementdecisions" in one]
+        assert not writes(w)
 
 
 async def test_hundreds_of_clusters_are_published_in_slices() -> None:
@@ -323,9 +316,7 @@ async def test_hundreds_of_clusters_are_published_in_slices() -> None:
 
 async def test_a_record_replays_what_is_published() -> None:
     """A scenario has the awaited clusters, their ClusterProfiles, and the result of the last write."""
-    async with world(m1=2, m2=2) as w:
-        profiles(w, "m1", "m2")
-        undeliver(w, "m2")
+    async with hosting(m1=2, m2=None) as w:
         w.scale(**PUBLISH)
         async with w.controller(**FLAGS):
             await eventually(lambda: w.condition("Published")[0] == "True")

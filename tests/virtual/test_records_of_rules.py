@@ -16,6 +16,7 @@ from tests.support.rules import (
     DEPLOYMENT,
     FHPA,
     RECORDS,
+    autoscaled,
     bounds,
     delete_rules,
     history,
@@ -95,8 +96,7 @@ async def crash(w: ControllerWorld, last: int, propagation: str) -> None:
 @pytest.mark.parametrize("last", range(1, 19))
 async def test_a_crash_at_any_write_loses_no_window_of_a_federatedhpa(last: int) -> None:
     """The window closes, the plain rule under it was applied once, and nothing is left behind."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         plain = {
             "name": "high",
             "schedule": minute_after(w, 5),
@@ -128,8 +128,7 @@ async def test_a_crash_at_any_write_loses_no_window_of_a_scale(last: int) -> Non
 
 async def test_a_second_leader_overwrites_no_record() -> None:
     """For a minute two processes lead. The window of each execution keeps the baseline from before it."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "10m"))
         async with rules_running(w):
             await asyncio.sleep(90)
@@ -145,8 +144,7 @@ async def test_a_second_leader_overwrites_no_record() -> None:
 
 async def test_a_record_that_another_process_wrote_is_read_again() -> None:
     """Its content changed under the controller, which plans anew and writes nothing over it."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "30m"), window(w, 5, "30m", name="more", targetMaxReplicas=40))
         async with rules_running(w):
             await asyncio.sleep(150)
@@ -165,8 +163,7 @@ async def test_a_record_that_another_process_wrote_is_read_again() -> None:
 @pytest.mark.parametrize("away", [60, 1200])
 async def test_a_lost_record_of_a_target_is_restored_from_the_target(away: int) -> None:
     """While no controller runs the record is deleted, and maybe the window ends. The baseline returns."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "15m"))
         await run_rules(w, 180)
         during = bounds(w), baseline(w)
@@ -186,8 +183,7 @@ async def test_a_lost_record_of_a_target_is_restored_from_the_target(away: int) 
 
 async def test_a_lost_record_leaves_what_somebody_set_since() -> None:
     """The target does not have the value of the window any more, so nothing is restored."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "15m"))
         await run_rules(w, 180)
         forget_record(w)
@@ -232,8 +228,7 @@ async def test_the_process_that_opened_a_window_restores_it_without_its_record()
 
 async def test_a_lost_record_of_an_object_repeats_nothing() -> None:
     """The newest execution of the target counts for all rules: up at 9 is not repeated over down at 11."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2), {"name": "down", "schedule": minute_after(w, 4), "targetMinReplicas": 2})
         await run_rules(w, 300)
         forget_record(w, "cronfederatedhpa.office")
@@ -257,8 +252,7 @@ GARBAGE: tuple[Object, ...] = (
 @pytest.mark.parametrize("content", GARBAGE, ids=map(str, range(len(GARBAGE))))
 async def test_garbage_in_a_record_stops_no_rule(content: Object) -> None:
     """A fresh start, with an event. The execution that is due is applied, and the record is written anew."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 6))
         await run_rules(w, 60)
         change_record(w, "cronfederatedhpa.office", content)
@@ -271,8 +265,7 @@ async def test_garbage_in_a_record_stops_no_rule(content: Object) -> None:
 
 async def test_the_record_of_an_earlier_object_is_deleted() -> None:
     """An object is deleted and created again. The executions of the first one do not count for the second."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
         await run_rules(w, 180)
         w.hub.remove(CRONS, "office", NAMESPACE)
@@ -288,8 +281,7 @@ async def test_the_record_of_an_earlier_object_is_deleted() -> None:
 
 async def test_records_of_a_newer_release_stay_as_they_are() -> None:
     """Plain rules run, no window opens, and Ready says which version there is."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "3m"))
         await run_rules(w, 130)
         newer = {"version": 2, "something": ["else"]}
@@ -308,8 +300,7 @@ async def test_records_of_a_newer_release_stay_as_they_are() -> None:
 
 async def test_a_record_that_another_target_has_under_the_same_name_stays() -> None:
     """Group, kind and name of a made-up target join to the name of a real one's record."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "30m"))
         fake = {"apiVersion": "autoscaling.karmada/v1", "kind": "Io", "name": "federatedhpa.web"}
         put_rules(w, window(w, 3, "5m", targetReplicas=1), target=fake, name="fake")
@@ -329,8 +320,7 @@ async def test_a_record_that_another_target_has_under_the_same_name_stays() -> N
 
 async def test_a_record_that_may_not_be_deleted_ends_its_windows_all_the_same() -> None:
     """The hub refuses the deletion of the record. The baseline returns, once, and Ready names the right."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.refused["DELETE", TARGET_RECORD] = 403
         put_rules(w, window(w, 2, "5m"))
         async with rules_running(w):
@@ -351,8 +341,7 @@ async def test_a_record_that_may_not_be_deleted_ends_its_windows_all_the_same() 
 @pytest.mark.parametrize("code", [403, 404])
 async def test_without_a_record_plain_rules_run_and_windows_do_not_begin(code: int) -> None:
     """The hub refuses records, or lacks their kind. No execution is repeated, and Ready names the remedy."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.refused |= {(method, "/scalingrecords"): code for method in ("GET", "POST")}
         put_rules(w, window(w, 3, "20m", targetMinReplicas=9), rule_up(w, 2))
         async with rules_running(w):
@@ -378,8 +367,7 @@ async def test_without_a_record_plain_rules_run_and_windows_do_not_begin(code: i
 
 async def test_windows_of_an_object_that_vanished_are_closed() -> None:
     """Somebody removed the finalizer and the object while no controller ran. The value holds no longer."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "8h"))
         await run_rules(w, 180)
         during = bounds(w)
@@ -393,8 +381,7 @@ async def test_windows_of_an_object_that_vanished_are_closed() -> None:
 
 async def test_a_former_target_that_cannot_be_closed_holds_up_nothing() -> None:
     """The window on the former target cannot close. The rules of the new target run, and it is retried."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.scale("other")
         put_rules(w, window(w, 2, "8h"))
         async with rules_running(w):
@@ -415,8 +402,7 @@ async def test_a_former_target_that_cannot_be_closed_holds_up_nothing() -> None:
 
 async def test_a_deleted_object_restores_and_takes_no_record_along() -> None:
     """The window's record is gone with the window, and that of the object with the object."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "8h"))
         async with rules_running(w):
             await asyncio.sleep(150)
@@ -434,8 +420,7 @@ async def test_a_deleted_object_restores_and_takes_no_record_along() -> None:
 
 async def test_a_rule_that_cannot_be_read_is_named_and_the_others_run() -> None:
     """The API server let a rule of a wrong type pass."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         bad = {"name": "bad", "schedule": minute_after(w, 2), "targetMaxReplicas": "many"}
         put_rules(w, bad, rule_up(w, 2))
         await run_rules(w, 180)

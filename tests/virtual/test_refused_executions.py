@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.controller import ControllerWorld, world
+from tests.support.controller import ControllerWorld
 from tests.support.fakeapi import Object
 from tests.support.rules import (
+    autoscaled,
     bounds,
     history,
     minute_after,
@@ -41,8 +42,7 @@ def every(w: ControllerWorld, first: int, step: int) -> str:
 
 async def test_a_refused_execution_holds_up_no_execution_of_another_object() -> None:
     """The cap is refused for ever; the floor that fires after it is applied on time, each time."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.admission = admits
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMaxReplicas": 99}, name="cap")
         put_rules(w, {"name": "five", "schedule": every(w, 4, 10), "targetMinReplicas": 5}, name="floor")
@@ -67,8 +67,7 @@ async def test_a_refused_execution_holds_up_no_execution_of_another_object() -> 
 
 async def test_two_executions_of_one_minute_of_which_one_is_refused() -> None:
     """The other one is applied in the same second, and the refused one once its refusal ends."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.admission = admits
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMaxReplicas": 99}, name="cap")
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="floor")
@@ -85,8 +84,7 @@ async def test_two_executions_of_one_minute_of_which_one_is_refused() -> None:
 
 async def test_bounds_that_need_each_other_are_one_write() -> None:
     """Each of the two executions would be refused alone or in the other order."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.admission = admits
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 30}, name="floor")
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMaxReplicas": 40}, name="top")
@@ -99,8 +97,7 @@ async def test_bounds_that_need_each_other_are_one_write() -> None:
 
 async def test_a_failed_execution_is_applied_with_the_execution_that_makes_it_possible() -> None:
     """The floor is above the present maximum, until another fire raises that."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.admission = admits
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 30}, name="floor")
         put_rules(w, {"name": "up", "schedule": minute_after(w, 5), "targetMaxReplicas": 40}, name="top")
@@ -115,8 +112,7 @@ async def test_a_failed_execution_is_applied_with_the_execution_that_makes_it_po
 
 async def test_a_window_that_is_refused_never_opens_and_leaves_the_others() -> None:
     """The refused window is in no record, so the values before it return from the window of another rule."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.admission = admits
         put_rules(w, window(w, 2, "30m", targetMinReplicas=5), name="good")
         put_rules(w, window(w, 2, "30m", targetMaxReplicas=99), name="zbad")
@@ -136,8 +132,7 @@ async def test_a_window_that_is_refused_never_opens_and_leaves_the_others() -> N
 
 async def test_the_end_of_a_window_that_is_refused_holds_up_no_execution() -> None:
     """The values before the window are refused now. An execution of another field is applied meanwhile."""
-    async with world(m1=1) as w:
-        w.scale(maxReplicas=60)
+    async with autoscaled(maxReplicas=60) as w:
         put_rules(w, window(w, 2, "5m", targetMaxReplicas=30), name="quiet")
         put_rules(w, {"name": "up", "schedule": minute_after(w, 9), "targetMinReplicas": 5}, name="floor")
         async with rules_running(w):
@@ -155,8 +150,7 @@ async def test_the_end_of_a_window_that_is_refused_holds_up_no_execution() -> No
 
 async def test_a_failing_execution_of_a_rule_without_failed_history_is_reported_once() -> None:
     """With failedHistoryLimit 0 there is one event, and Ready is False while the execution fails."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.admission = admits
         rule = {
             "name": "up",

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from fedhpa.kube import Clock
-from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld
 from tests.support.fakeapi import Object
 from tests.support.rules import (
     CRONS,
     FHPA,
     RECORDS,
+    autoscaled,
     bounds,
     history,
     minute_after,
@@ -55,8 +56,7 @@ def set_bounds(w: ControllerWorld, manager: str = "", **spec: int) -> None:
 # -- records and targets -----------------------------------------------------------------------------------
 async def test_an_opening_that_was_never_stored_is_not_missed() -> None:
     """No result can be stored until the window is over, and then one read of the target fails."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "5m"))
         async with rules_running(w):
             await asyncio.sleep(60)
@@ -84,8 +84,7 @@ async def test_an_opening_that_was_never_stored_is_not_missed() -> None:
 
 async def test_an_execution_that_was_applied_is_not_missed_later() -> None:
     """Its result is stored only after maxDelaySeconds."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {**rule_up(w, 2), "maxDelaySeconds": 60})
         async with rules_running(w):
             await asyncio.sleep(60)
@@ -100,8 +99,7 @@ async def test_an_execution_that_was_applied_is_not_missed_later() -> None:
 
 async def test_a_record_that_changes_while_its_target_is_read_is_read_first() -> None:
     """Another process opens the window between two requests of this one. Nobody changed anything."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "10m"))
         theirs: Object = {}
 
@@ -140,8 +138,7 @@ async def test_a_record_that_changes_while_its_target_is_read_is_read_first() ->
 
 async def test_a_target_that_is_made_anew_does_not_get_the_old_baseline() -> None:
     """The target is deleted and created in an open window."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "10m"))
         async with rules_running(w):
             await asyncio.sleep(150)
@@ -171,8 +168,7 @@ async def test_a_target_that_is_made_anew_does_not_get_the_old_baseline() -> Non
 )
 async def test_an_edit_that_keeps_the_opening_keeps_the_window(edit: Object) -> None:
     """The window stays open without a break, and ends in time."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         rule = window(w, 2, "30m")
         minute = rule["schedule"].split()[0]
         text = edit.get("schedule", "")
@@ -194,8 +190,7 @@ async def test_an_edit_that_keeps_the_opening_keeps_the_window(edit: Object) -> 
 @pytest.mark.parametrize("away", [True, False])
 async def test_a_rule_that_was_suspended_and_resumed_starts_then(*, away: bool) -> None:
     """An execution fell into the suspension. It is never applied, whether or not a controller ran."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         rule = rule_up(w, 10)
         put_rules(w, rule)
         await run_rules(w, 120)
@@ -219,8 +214,7 @@ async def test_a_rule_that_was_suspended_and_resumed_starts_then(*, away: bool) 
 
 async def test_an_edit_of_values_while_nobody_ran_loses_no_execution() -> None:
     """One edit cannot suspend and resume a rule."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 10))
         await run_rules(w, 120)
         await asyncio.sleep(900)
@@ -234,8 +228,7 @@ async def test_an_edit_of_values_while_nobody_ran_loses_no_execution() -> None:
 # -- one object holds up no other --------------------------------------------------------------------------
 async def test_a_close_on_a_former_target_is_given_up_after_an_hour() -> None:
     """The new target's rules run all the time, and an event says that nothing was restored."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.scale("other")
         put_rules(w, window(w, 2, "8h"))
         async with rules_running(w):
@@ -258,8 +251,7 @@ async def test_a_close_on_a_former_target_is_given_up_after_an_hour() -> None:
 @pytest.mark.parametrize("refused", ["/cronfederatedhpas/bad", "/cronfederatedhpas/bad/status"])
 async def test_an_object_that_is_refused_keeps_no_neighbour_from_running(refused: str) -> None:
     """Its finalizer or its status is refused. It says so itself, if it can."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         w.hub.refused["PATCH", refused] = 403
         put_rules(w, window(w, 2, "10m", targetMaxReplicas=30), name="bad")
         put_rules(w, window(w, 2, "10m", targetMinReplicas=4), name="fine")
@@ -281,8 +273,7 @@ async def test_an_object_that_is_refused_keeps_no_neighbour_from_running(refused
 @pytest.mark.parametrize("ahead", [17 * DAY, 20 * HOUR, 2 * HOUR])
 async def test_a_clock_that_was_ahead_for_a_minute_blocks_nothing(ahead: float) -> None:
     """After the clock is right again, the next execution runs in time. An event tells of the clock."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         clock = Steps(w)
         put_rules(w, rule_up(w, 30))
         async with rules_running(w):
@@ -301,8 +292,7 @@ async def test_a_clock_that_was_ahead_for_a_minute_blocks_nothing(ahead: float) 
 
 async def test_a_window_of_a_future_that_is_gone_ends() -> None:
     """It opened while the clock was 17 days ahead. After that it is not its time yet."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         clock = Steps(w)
         put_rules(w, window(w, 30, "10m"))
         async with rules_running(w):
@@ -325,8 +315,7 @@ async def test_a_window_of_a_future_that_is_gone_ends() -> None:
 
 # -- what it says ------------------------------------------------------------------------------------------
 async def test_a_change_in_a_long_window_is_told_within_a_minute() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "8h"))
         async with rules_running(w):
             await asyncio.sleep(HOUR)
@@ -343,8 +332,7 @@ async def test_a_change_in_a_long_window_is_told_within_a_minute() -> None:
 
 async def test_reverts_of_a_plain_rule_are_told() -> None:
     """A tool sets the value of the repository after each execution. The second time it is named."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": "*/5 * * * *", "targetMinReplicas": 5})
         told = []
         async with rules_running(w):
@@ -361,8 +349,7 @@ async def test_reverts_of_a_plain_rule_are_told() -> None:
 
 
 async def test_changes_by_different_clients_are_no_reverts() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, {"name": "up", "schedule": "*/5 * * * *", "targetMinReplicas": 5})
         async with rules_running(w):
             await asyncio.sleep(310)

@@ -10,22 +10,20 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.support import karmada_crds
-from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
+from tests.support.controller import ControllerWorld, world
 from tests.support.fakeapi import Object
 from tests.support.rules import (
     CRONS,
     DEPLOYMENT,
-    FINALIZER,
+    autoscaled,
     bounds,
-    history,
     minute_after,
     put_rules,
     rule_up,
     rules_running,
     run_rules,
     status,
-    window,
-    windows_of,
+    stored,
 )
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -33,22 +31,10 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def cron(w: ControllerWorld) -> Object:
-    found = w.hub.find(CRONS, "office", NAMESPACE)
-    assert found is not None
-    return found
-
-
 def annotate(w: ControllerWorld, applied: str) -> None:
-    obj = cron(w)
+    obj = stored(w)
     metadata = {**obj["metadata"], "annotations": {LAST_APPLIED: applied}}
     w.hub.put(CRONS, {**obj, "metadata": metadata})
-
-
-def set_bounds(w: ControllerWorld, **values: int) -> None:
-    obj = w.hub.find(HPAS, "web", NAMESPACE)
-    assert obj is not None
-    w.hub.put(HPAS, {**obj, "spec": {**obj["spec"], **values}})
 
 
 def apply(w: ControllerWorld, *rules: Object) -> None:
@@ -66,31 +52,6 @@ async def dropping_hub() -> AsyncIterator[ControllerWorld]:
         yield w
 
 
-async def test_executions_are_not_repeated_after_a_restart() -> None:
-    """A value that somebody set after an execution stays over a restart of the controller."""
-    async with dropping_hub() as w:
-        put_rules(w, rule_up(w, 2))
-        await run_rules(w, 180)
-        set_bounds(w, minReplicas=3)
-        await run_rules(w, 600)
-
-        assert bounds(w) == (3, 20)
-        assert "conditions" not in status(w)
-        assert len(history(w)["successfulExecutions"]) == 1
-
-
-async def test_executions_while_no_controller_ran_are_caught_up() -> None:
-    """The record knows what was handled, so an execution during the restart is applied once."""
-    async with dropping_hub() as w:
-        put_rules(w, rule_up(w, 5))
-        await run_rules(w, 60)
-        await asyncio.sleep(600)
-        await run_rules(w, 60)
-
-        assert bounds(w) == (5, 20)
-        assert len(history(w)["successfulExecutions"]) == 1
-
-
 async def test_edited_schedule_fires_nothing_of_the_past() -> None:
     """A schedule that was edited while no controller ran starts at the edit."""
     async with dropping_hub() as w:
@@ -102,36 +63,6 @@ async def test_edited_schedule_fires_nothing_of_the_past() -> None:
         await run_rules(w, 120)
 
         assert bounds(w) == (1, 20)
-
-
-async def test_windows_close_after_a_restart() -> None:
-    """A window that was open when the controller stopped closes in time, and the baseline returns."""
-    async with world(m1=1) as w:
-        schema = {**karmada_crds.CRON_FEDERATED_HPA["properties"], "spec": {}}
-        karmada_crds.install(w.hub, {CRONS: {"properties": schema}})
-        w.scale()
-        put_rules(w, window(w, 2, "20m", targetMinReplicas=8))
-        await run_rules(w, 300)
-        opened = bounds(w), list(cron(w)["metadata"]["finalizers"])
-        async with rules_running(w):
-            await asyncio.sleep(300)
-            within = bounds(w)
-            await asyncio.sleep(900)
-
-        assert opened == ((8, 20), [FINALIZER])
-        assert within == (8, 20)
-        assert bounds(w) == (1, 20)
-        assert windows_of(w) == {}
-        assert cron(w)["metadata"]["finalizers"] == []
-
-
-async def test_a_quiet_object_is_written_once() -> None:
-    """A status without our fields is no reason for another write."""
-    async with dropping_hub() as w:
-        put_rules(w, rule_up(w, 55))
-        await run_rules(w, 3000)
-
-        assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
 
 
 @pytest.mark.parametrize(
@@ -185,8 +116,7 @@ async def test_rules_run_again_once_the_hub_has_our_crd() -> None:
 
 async def test_a_field_that_somebody_removed_is_no_loss() -> None:
     """On a hub that keeps all fields a rule runs without a field that was removed by an edit."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         rule = rule_up(w, 2)
         put_rules(w, rule)
         annotate(w, json.dumps({"spec": {"rules": [{**rule, "duration": "8h"}]}}))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from controller.flags import KARMADA
 from fedhpa.api.times import format_time
-from tests.support.controller import HPAS, NAMESPACE, world
+from tests.support import karmada_crds
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld
 from tests.support.rules import (
     CRONS,
     FINALIZER,
+    autoscaled,
     bounds,
     history,
     minute_after,
@@ -21,15 +24,38 @@ from tests.support.rules import (
     rules_running,
     run_rules,
     status,
+    stored,
+    window,
     windows_of,
 )
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
+# On a hub with Karmada's CRDs, which drop the fields of our status, nothing is repeated or forgotten either.
+ON_EACH_HUB = pytest.mark.parametrize("drops_fields", [False, True], ids=["our CRDs", "Karmada's status"])
+
+
+def drop_fields(w: ControllerWorld) -> None:
+    keeps_rules = {**karmada_crds.CRON_FEDERATED_HPA["properties"], "spec": {}}
+    karmada_crds.install(w.hub, {CRONS: {"properties": keeps_rules}})
+
+
+def once_before_a_write(w: ControllerWorld, act: Callable[[], object]) -> list[str]:
+    """Lets another client act just before the first write of the autoscaler. Returns the paths of writes."""
+    written: list[str] = []
+
+    def before(method: str, path: str) -> None:
+        if method == "PATCH" and path.endswith("/federatedhpas/web"):
+            written.append(path)
+            if len(written) == 1:
+                act()
+
+    w.hub.before = before
+    return written
+
 
 async def test_a_rule_fires_on_time_and_is_recorded() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             await asyncio.sleep(55)
@@ -53,18 +79,22 @@ async def test_a_rule_fires_on_time_and_is_recorded() -> None:
         assert format_time(coming) == history(w)["nextExecutionTime"]
 
 
-async def test_a_quiet_object_is_written_once() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+@ON_EACH_HUB
+async def test_a_quiet_object_is_written_once(drops_fields: bool) -> None:
+    async with autoscaled() as w:
+        if drops_fields:
+            drop_fields(w)
         put_rules(w, rule_up(w, 55))
         await run_rules(w, 3000)
 
         assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
 
 
-async def test_an_execution_while_no_controller_ran_is_caught_up_once() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+@ON_EACH_HUB
+async def test_an_execution_while_no_controller_ran_is_caught_up_once(drops_fields: bool) -> None:
+    async with autoscaled() as w:
+        if drops_fields:
+            drop_fields(w)
         put_rules(w, rule_up(w, 2))
         await run_rules(w, 30)
         await asyncio.sleep(600)
@@ -80,30 +110,28 @@ async def test_an_execution_while_no_controller_ran_is_caught_up_once() -> None:
         assert len(history(w)["successfulExecutions"]) == 1
 
 
-async def test_a_window_opens_survives_a_restart_and_restores() -> None:
-    async with world(m1=1) as w:
-        w.scale()
-        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "10m"}
-        put_rules(w, rule)
+@ON_EACH_HUB
+async def test_a_window_opens_survives_a_restart_and_restores(drops_fields: bool) -> None:
+    async with autoscaled() as w:
+        if drops_fields:
+            drop_fields(w)
+        put_rules(w, window(w, 2, "10m"))
         async with rules_running(w):
             await asyncio.sleep(150)
             during = bounds(w)
-            finalizers = w.hub.find(CRONS, "office", NAMESPACE)["metadata"]["finalizers"]  # type: ignore[index]
+            finalizers = stored(w)["metadata"]["finalizers"]
         await run_rules(w, 900)
-        obj = w.hub.find(CRONS, "office", NAMESPACE)
 
         assert during == (5, 20)
         assert finalizers == [FINALIZER]
         assert bounds(w) == (1, 20)
-        assert obj is not None
-        assert not obj["metadata"].get("finalizers")
+        assert not stored(w)["metadata"].get("finalizers")
         assert windows_of(w) == {}
         assert w.events("WindowClosed", "office") != []
 
 
 async def test_a_refused_execution_is_tried_until_it_is_admitted() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             w.hub.refused["PATCH", "/federatedhpas/web"] = 403
@@ -121,8 +149,7 @@ async def test_a_refused_execution_is_tried_until_it_is_admitted() -> None:
 
 
 async def test_a_paused_controller_writes_nothing() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
         async with rules_running(w, paused=True):
             await asyncio.sleep(300)
@@ -132,8 +159,7 @@ async def test_a_paused_controller_writes_nothing() -> None:
 
 
 async def test_bounds_are_written_under_the_names_in_use() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         found = w.hub.find(HPAS, "web", NAMESPACE)
         assert found is not None
         spec = {
@@ -160,11 +186,9 @@ async def test_bounds_are_written_under_the_names_in_use() -> None:
 
 
 async def test_karmadas_own_controller_is_left_alone() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
-        found = w.hub.find(CRONS, "office", NAMESPACE)
-        assert found is not None
+        found = stored(w)
         entry = {
             "manager": "karmada-controller-manager",
             "subresource": "status",
@@ -181,18 +205,9 @@ async def test_karmadas_own_controller_is_left_alone() -> None:
 
 async def test_a_change_of_the_target_just_before_the_write_becomes_the_baseline() -> None:
     """The window was planned with 1, and another client writes 3 before the window's own write."""
-    async with world(m1=1) as w:
-        w.scale()
-        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "10m"}
-        put_rules(w, rule)
-        changed: list[str] = []
-
-        def change(method: str, path: str) -> None:
-            if method == "PATCH" and path.endswith("/federatedhpas/web") and not changed:
-                changed.append(path)
-                w.scale(minReplicas=3)
-
-        w.hub.before = change
+    async with autoscaled() as w:
+        put_rules(w, window(w, 2, "10m"))
+        changed = once_before_a_write(w, lambda: w.scale(minReplicas=3))
         async with rules_running(w):
             await asyncio.sleep(150)
             during = bounds(w)
@@ -205,34 +220,22 @@ async def test_a_change_of_the_target_just_before_the_write_becomes_the_baseline
 
 async def test_a_finalizer_without_an_open_window_is_removed_at_the_start() -> None:
     """A controller that ended between two writes may leave it behind."""
-    async with world(m1=1) as w:
-        w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
-        found = w.hub.find(CRONS, "office", NAMESPACE)
-        assert found is not None
+    async with autoscaled() as w:
+        put_rules(w, rule_up(w, 50))
+        found = stored(w)
         metadata = {**found["metadata"], "finalizers": ["example.io/other", FINALIZER]}
         w.hub.put(CRONS, {**found, "metadata": metadata})
         async with rules_running(w):
             await asyncio.sleep(30)
-        found = w.hub.find(CRONS, "office", NAMESPACE)
 
-        assert found is not None
-        assert found["metadata"]["finalizers"] == ["example.io/other"]
+        assert stored(w)["metadata"]["finalizers"] == ["example.io/other"]
 
 
 async def test_a_change_of_another_field_before_the_write_is_kept() -> None:
     """The write meets a conflict. The execution is applied on the newer object, once."""
-    async with world(m1=1) as w:
-        w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
-        changed: list[str] = []
-
-        def change(method: str, path: str) -> None:
-            if method == "PATCH" and path.endswith("/federatedhpas/web") and not changed:
-                changed.append(path)
-                w.scale(dryRun=True)
-
-        w.hub.before = change
+    async with autoscaled() as w:
+        put_rules(w, rule_up(w, 2))
+        changed = once_before_a_write(w, lambda: w.scale(dryRun=True))
         async with rules_running(w):
             await asyncio.sleep(150)
         found = w.hub.find(HPAS, "web", NAMESPACE)
@@ -246,9 +249,8 @@ async def test_a_change_of_another_field_before_the_write_is_kept() -> None:
 
 
 async def test_a_suspended_rule_shows_no_next_execution() -> None:
-    async with world(m1=1) as w:
-        w.scale()
-        rule = {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}
+    async with autoscaled() as w:
+        rule = rule_up(w, 2)
         put_rules(w, {**rule, "suspend": True})
         async with rules_running(w):
             await asyncio.sleep(200)

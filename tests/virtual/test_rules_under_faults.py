@@ -14,6 +14,7 @@ from tests.support.rules import (
     CRONS,
     DEPLOYMENT,
     FINALIZER,
+    autoscaled,
     bounds,
     delete_rules,
     history,
@@ -51,8 +52,7 @@ def seconds_to_minute(w: ControllerWorld) -> float:
 @pytest.mark.parametrize("restart", [False, True])
 async def test_a_clock_that_steps_forward_applies_the_skipped_execution_once(*, restart: bool) -> None:
     """The execution lies within the step. The controller notices the step within five seconds."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         clock = Steps(w)
         put_rules(w, rule_up(w, 30))
         async with rules_running(w):
@@ -72,8 +72,7 @@ async def test_a_clock_that_steps_forward_applies_the_skipped_execution_once(*, 
 
 async def test_a_clock_that_steps_back_repeats_no_execution() -> None:
     """The same minute comes twice; its execution is applied the first time, and a later one on time."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         clock = Steps(w)
         put_rules(w, rule_up(w, 2))
         async with rules_running(w):
@@ -95,8 +94,7 @@ async def test_an_execution_that_waits_for_its_turn_reads_its_target_once() -> N
     """In a busy minute an execution is late. The reading before that minute still serves it, because the
     resourceVersion shows other writes.
     """
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         clock = Steps(w)
         put_rules(w, rule_up(w, 1))
         async with rules_running(w):
@@ -115,8 +113,7 @@ async def test_an_execution_that_waits_for_its_turn_reads_its_target_once() -> N
 @pytest.mark.parametrize(("step", "left"), [(2400.0, 60.0), (-2400.0, 4230.0)])
 async def test_a_window_closes_by_the_wall_clock_after_a_step(step: float, left: float) -> None:
     """A step beyond the end closes the window at once; a step back makes it longer by the step."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         clock = Steps(w)
         put_rules(w, window(w, 2, "30m"))
         async with rules_running(w):
@@ -167,8 +164,7 @@ async def test_a_target_without_scale_is_named() -> None:
 
 async def test_a_close_that_cannot_read_the_target_is_retried_slowly() -> None:
     """The target cannot be read at the end of a window. It is asked with growing pauses, then restored."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "5m"))
         async with rules_running(w):
             await asyncio.sleep(150)
@@ -186,8 +182,7 @@ async def test_a_close_that_cannot_read_the_target_is_retried_slowly() -> None:
 
 async def test_a_result_that_cannot_be_stored_is_reported_and_counted_once() -> None:
     """The hub refuses the record for two minutes after the effect. Each retry finds the effect in place."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             await asyncio.sleep(60)
@@ -205,8 +200,7 @@ async def test_a_result_that_cannot_be_stored_is_reported_and_counted_once() -> 
 
 async def test_a_status_that_meets_an_edit_keeps_both() -> None:
     """Another client edits the object between the effect and the result. The result is stored on the edit."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         rule = rule_up(w, 2)
         put_rules(w, rule)
         edited: list[str] = []
@@ -227,18 +221,18 @@ async def test_a_status_that_meets_an_edit_keeps_both() -> None:
         assert status(w)["observedGeneration"] == 2
 
 
-async def test_a_deletion_that_cannot_restore_is_let_go_after_a_minute() -> None:
-    """The API server refuses the restoring write. The finalizer goes after 60 s, with an event."""
-    async with world(m1=1) as w:
-        w.scale()
+@pytest.mark.parametrize(("method", "lasts"), [("PATCH", 70), ("GET", 130)], ids=["written", "read"])
+async def test_a_deletion_that_cannot_restore_is_let_go_after_a_minute(method: str, lasts: float) -> None:
+    """The target cannot be written or read. The finalizer goes after 60 s, with an event."""
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "30m"))
         async with rules_running(w):
             await asyncio.sleep(150)
-            w.hub.refused["PATCH", "/federatedhpas/web"] = 403
+            w.hub.refused[method, "/federatedhpas/web"] = 403
             delete_rules(w)
             await asyncio.sleep(50)
             kept = stored(w)["metadata"].get("finalizers")
-            await asyncio.sleep(70)
+            await asyncio.sleep(lasts)
 
         assert kept == [FINALIZER]
         assert not stored(w)["metadata"].get("finalizers")
@@ -246,28 +240,9 @@ async def test_a_deletion_that_cannot_restore_is_let_go_after_a_minute() -> None
         assert bounds(w) == (5, 20)
 
 
-async def test_a_deletion_whose_target_cannot_be_read_is_let_go_after_a_minute() -> None:
-    """Nothing can be restored, so the finalizer goes after 60 s, with an event."""
-    async with world(m1=1) as w:
-        w.scale()
-        put_rules(w, window(w, 2, "30m"))
-        async with rules_running(w):
-            await asyncio.sleep(150)
-            w.hub.refused["GET", "/federatedhpas/web"] = 403
-            delete_rules(w)
-            await asyncio.sleep(50)
-            kept = stored(w)["metadata"].get("finalizers")
-            await asyncio.sleep(130)
-
-        assert kept == [FINALIZER]
-        assert not stored(w)["metadata"].get("finalizers")
-        assert len(w.events("NotRestored", "office")) == 1
-
-
 async def test_an_object_that_was_deleted_while_no_controller_ran_restores() -> None:
     """The next controller comes minutes later. It restores the earlier values, as nobody tried before."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "30m"))
         async with rules_running(w):
             await asyncio.sleep(150)
@@ -285,8 +260,7 @@ async def test_an_object_that_was_deleted_while_no_controller_ran_restores() -> 
 
 async def test_a_process_that_leads_no_more_writes_nothing() -> None:
     """The Lease ends before an execution. The old claim writes nothing, and the next leader applies it."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         leading = [True]
         put_rules(w, rule_up(w, 2), name="plain")
         put_rules(w, window(w, 2, "10m", targetMaxReplicas=30))
@@ -308,8 +282,7 @@ async def test_a_process_that_leads_no_more_writes_nothing() -> None:
 
 async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
     """The old leader hangs in its effect while the new one applies it. Its late write is a conflict."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         leading = [True]
         put_rules(w, rule_up(w, 2))
 
@@ -333,8 +306,7 @@ async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
 @pytest.mark.parametrize("contested", [False, True], ids=["paused", "contested"])
 async def test_a_deleted_object_is_let_go_by_a_controller_that_must_not_write(*, contested: bool) -> None:
     """The finalizer goes without restoring. It is the only write."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "30m"))
         await run_rules(w, 150)
         delete_rules(w)
@@ -358,8 +330,7 @@ async def test_a_deleted_object_is_let_go_by_a_controller_that_must_not_write(*,
 
 async def test_an_object_that_is_gone_costs_no_further_requests() -> None:
     """The object vanishes with its window open, as after a forced deletion. Nothing is asked for it again."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "10m"))
         async with rules_running(w):
             await asyncio.sleep(150)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from controller.shards import CRON
 from testbed.embedded.storage.store import Change
 from tests.support.controller import NAMESPACE, Plane, world
-from tests.support.federation import federation, until
+from tests.support.federation import federation
 from tests.support.federation.distributed import distributed
 from tests.support.federation.planes import NAMESPACE as SHOP
 from tests.support.federation.planes import Object, Seen
@@ -103,10 +103,8 @@ async def test_the_clusters_of_member_hpas_are_recorded_first(tmp_path: Path) ->
 
         for member in d.f.members.values():
             member.before = look
-        d.f.demand(300)
         async with d.f.controller(calm=True):
-            d.scale(minReplicas=2, maxReplicas=12)
-            await until(lambda: d.f.condition("Assigned")[0] == "True")
+            await d.begin()
         clusters = store.get(ON_HUB, SHOP, NAME)["status"]["state"]["clusters"]
 
         assert found[0] == {"m1": True, "m2": True}
@@ -227,10 +225,8 @@ async def test_a_conflict_of_an_intent_drops_the_memory(tmp_path: Path) -> None:
     async with distributed(tmp_path, m1=4, m2=2) as d:
         store = d.f.hub.server.store
         d.f.part("m2")
-        d.f.demand(300)
         async with d.f.controller(calm=True):
-            d.scale(minReplicas=2, maxReplicas=12)
-            await until(lambda: d.f.condition("Assigned")[0] == "True")
+            await d.begin()
             await asyncio.sleep(60)
             record = store.get(ON_HUB, SHOP, NAME)
             store.update(ON_HUB, {**record, "metadata": {**record["metadata"], "labels": {"by": "another"}}})

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.controller import ControllerWorld, Plane, world
-from tests.support.federation import until
 from tests.support.federation.distributed import distributed
 from tests.support.federation.planes import NAMESPACE as SHOP
 
@@ -55,10 +54,8 @@ async def test_mode_distributed_waits_for_a_version_that_it_knows(tmp_path: Path
     """Nothing is written to a member, until the record can be read again."""
     async with distributed(tmp_path, m1=4, m2=2) as d:
         store = d.f.hub.server.store
-        d.f.demand(300)
         async with d.f.controller(calm=True) as first:
-            d.scale(minReplicas=2, maxReplicas=12)
-            await until(lambda: d.f.condition("Assigned")[0] == "True")
+            await d.begin()
             await first.stop()
         record = store.get(ON_HUB, SHOP, NAME)
         store.update(ON_HUB, {**record, "status": {"version": 2}})

@@ -22,27 +22,6 @@ def entry(status: dict[str, Any], cluster: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_member_that_is_away_for_half_a_minute_is_not_missed(tmp_path: Path) -> None:
-    """Its state stays Answered, the status says how old its answer is, and no event reports it."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True) as controller:
-        f.demand(400)
-        f.scale(behavior=NO_WINDOW)
-        await until(lambda: f.condition("MetricsComplete")[0] == "True")
-        await controller.more_reconciles(4)
-        f.rescales.clear()
-
-        await f.members["m2"].faults.set(Fault.REFUSE)
-        await asyncio.sleep(50)
-        state = f.state("m2")
-        await f.members["m2"].faults.clear()
-        await controller.more_reconciles(8)
-
-        assert state == "Answered"
-        assert f.state("m2") == "Answered"
-        assert f.rescales == []
-        assert f.events("ClusterMissing") == []
-
-
 async def test_the_status_says_how_old_the_answer_is(tmp_path: Path) -> None:
     """With a minute since the last write, the status names the age and the reason."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
@@ -74,20 +53,24 @@ async def test_the_load_of_a_silent_member_is_not_taken_for_gone(tmp_path: Path)
 
 
 async def test_a_member_that_comes_and_goes_changes_nothing(tmp_path: Path) -> None:
-    """For ten minutes it is away for 40 s of each minute: no size changes, and no event reports it."""
+    """For some minutes it is away for 50 s of each: it is never missed, no size changes, no event comes."""
     async with federation(tmp_path, m1=4, m2=4, m3=4) as f, f.controller(calm=True) as controller:
         f.demand(600)
-        f.scale()
+        f.scale(behavior=NO_WINDOW)
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
         await controller.more_reconciles(4)
         f.rescales.clear()
 
-        for _ in range(10):
+        states = set()
+        for _ in range(5):
             await f.members["m3"].faults.set(Fault.REFUSE)
-            await asyncio.sleep(40)
+            await asyncio.sleep(50)
+            states.add(f.state("m3"))
             await f.members["m3"].faults.clear()
             await asyncio.sleep(20)
+            states.add(f.state("m3"))
 
+        assert states == {"Answered"}
         assert f.rescales == []
         assert f.events("ClusterMissing") == []
         assert f.events("ClusterLost") == []

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.support.controller import NAMESPACE, world
+from tests.support.controller import NAMESPACE
 from tests.support.rules import (
     CRONS,
+    autoscaled,
     bounds,
     put_rules,
     rules_running,
@@ -23,8 +24,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 async def test_windows_of_two_objects_nest_in_one_record() -> None:
     """The first window closes first; the other one holds its value and restores the baseline."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "10m"), name="first")
         put_rules(w, window(w, 5, "20m", targetMinReplicas=8), name="second")
         async with rules_running(w):
@@ -48,8 +48,7 @@ async def test_windows_of_two_objects_nest_in_one_record() -> None:
 
 
 async def test_a_new_duration_counts_from_the_opening() -> None:
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         rule = window(w, 2, "30m")
         put_rules(w, rule)
         async with rules_running(w):
@@ -66,8 +65,7 @@ async def test_a_new_duration_counts_from_the_opening() -> None:
 @pytest.mark.parametrize("holder", ["first", "second"])
 async def test_windows_survive_the_forced_deletion_of_an_object(holder: str) -> None:
     """One object vanishes with its finalizer, and with it perhaps the record. The other one carries on."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "20m"), name="first")
         put_rules(w, window(w, 5, "20m", targetMinReplicas=8, targetMaxReplicas=30), name="second")
         async with rules_running(w):

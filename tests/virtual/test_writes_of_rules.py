@@ -11,6 +11,7 @@ from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, Plane, fe
 from tests.support.rules import (
     DEPLOYMENT,
     FHPA,
+    autoscaled,
     bounds,
     history,
     minute_after,
@@ -38,8 +39,7 @@ def writes(plane: Plane) -> set[tuple[str, str, str]]:
 
 async def test_every_write_for_a_federatedhpa_names_its_field_manager() -> None:
     """The finalizer, the record of the window, the bounds and the results are writes of fedhpa-cron."""
-    async with world(m1=1) as w:
-        w.scale()
+    async with autoscaled() as w:
         put_rules(w, window(w, 2, "5m"))
         async with rules_running(w):
             await asyncio.sleep(150)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fedhpa.api.member_hpas import MANAGED_BY, PLURAL
 from testbed.embedded.cluster.autoscalers import HPAS, SYNC_SECONDS, Autoscalers
 from tests.support.federation.planes import HPAS as FEDERATED
 from tests.support.federation.planes import NAME, NAMESPACE, Object, Seen
 from tests.support.federation.world import Federation, federation
-from tests.support.timing import background
+from tests.support.timing import background, until
+
+# Usage is at the target with this much load a pod.
+PER_POD: Final = 50
 
 
 class Distributed:
@@ -26,6 +29,12 @@ class Distributed:
         weights = {"federatedHPAAssignment": {"federatedHPAAssignmentType": "StaticWeighted"}}
         spec = {**weights, **spec}
         self.f.scale(**spec, **({} if mode is None else {"mode": mode}))
+
+    async def begin(self, replicas: int = 6, **spec: Any) -> None:
+        """Put an autoscaler on the hub, under load for these replicas, and wait for its bounds."""
+        self.f.demand(replicas * PER_POD)
+        self.scale(**{"minReplicas": 2, "maxReplicas": 12, **spec})
+        await until(lambda: self.f.condition("Assigned")[0] == "True")
 
     def hpa(self, cluster: str) -> Object | None:
         """The HPA of a member as it is stored."""
