@@ -88,7 +88,7 @@ class Admission:
 
     def _record(self, path: str, review: Review) -> None:
         if review.error is not None:
-            self._telemetry.count_internal_error()
+            self._telemetry.panics.inc()
             self._log.error("admission request failed", path=path, exc_info=review.error)
         self._telemetry.paths[path].count(review)
         if not review.verdict.allowed:

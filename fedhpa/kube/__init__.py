@@ -20,6 +20,7 @@ from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
     Backoff,
+    background,
     contain,
     contain_each,
     contain_unlogged,

@@ -9,12 +9,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
 import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.times import format_time
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import resource_path
 from fedhpa.kube.responses import NOT_FOUND
@@ -276,4 +276,4 @@ def _bounded(message: str) -> str:
 
 def _time(seconds: float) -> str:
     """Returns POSIX seconds as a metav1.Time, in whole seconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(int(seconds))

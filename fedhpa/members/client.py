@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.texts import listed, redacted
-from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, Params, describe
 
 # A request or a group that hangs is tried again after this long; a trial may cost one caller the deadline.
@@ -185,7 +185,6 @@ PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
 # API groups with a circuit breaker of their own. Targets name any number of groups; the oldest is dropped.
 MAX_GROUPS = 256
-FORBIDDEN = 403
 # Namespaces that an error names.
 MAX_NAMED = 5
 

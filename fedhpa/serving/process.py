@@ -6,16 +6,20 @@ import asyncio
 import ctypes
 import resource
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
 
 import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
+from fedhpa.kube import SYSTEM, ApiConfig, Clock, load_config
 from fedhpa.serving.flags import common
-from fedhpa.serving.flags.parsing import EXIT_USAGE, print_error
-from fedhpa.serving.flags.types import Values
+from fedhpa.serving.flags.parsing import EXIT_USAGE, parse_or_exit, print_error
+from fedhpa.serving.flags.types import Flag, Sections, Values
 from fedhpa.serving.garbage import Garbage
 from fedhpa.serving.logs import configure_logs
 
@@ -78,6 +82,21 @@ class Signals:
         logger.info("reloading")
         for action in self._reloads:
             action()
+
+
+def run_program(
+    program: str, about: str, sections: Sections, serve: Callable[..., Awaitable[None]]
+) -> NoReturn:
+    """Runs `serve(values, signals, clock=...)` with the flags of the command line, and exits."""
+    values = parse_or_exit(program, about, sections)
+    main = partial(serve, values, clock=SYSTEM)
+    sys.exit(run_process(program, values, main, loop_factory=quick_loop))
+
+
+async def hub_config(values: Values, clock: Clock, flag: Flag[str] = common.KUBECONFIG) -> ApiConfig:
+    """Returns the configuration of the hub, by the flags. `flag` has its kubeconfig. Raises ConfigError."""
+    config = await load_config(values[flag] or None, clock=clock)
+    return replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST])
 
 
 def run_process(

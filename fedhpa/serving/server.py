@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
-from fedhpa.api.errors import FedHPAError
+from fedhpa.kube import background
 from fedhpa.serving.exposition import exposition
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
@@ -24,14 +23,6 @@ from fedhpa.serving.process_series import ProcessSeries
 from fedhpa.serving.tls import ServingTls
 
 logger = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class BoundAddress:
-    """The address of a running listener; `port` is the actual one, also if the system chose it."""
-
-    host: str
-    port: int
 
 
 class TlsServer:
@@ -77,19 +68,17 @@ class TlsServer:
 
     async def __aenter__(self) -> TlsServer:
         async with AsyncExitStack() as stack:
-            bound = await stack.enter_async_context(
-                _listener(
-                    self._application,
-                    (self._host, self._port),
-                    self._grace,
-                    self._peers,
-                    self._tls,
-                    remedy=f"choose another port with --{common.SECURE_PORT.name}",
-                )
+            serving = served(
+                self._application,
+                (self._host, self._port),
+                self._peers,
+                self._tls.listening_context,
+                grace=self._grace,
+                remedy=f": choose another port with --{common.SECURE_PORT.name}",
             )
-            await stack.enter_async_context(_background(self._tls.watch()))
+            self.port = await stack.enter_async_context(serving)
+            await stack.enter_async_context(background(self._tls.watch()))
             self._stack = stack.pop_all()
-        self.port = bound.port
         logger.info("serving", host=self._host, port=self.port)
         return self
 
@@ -106,8 +95,8 @@ async def http_listeners(
     *,
     peers: Peers | None = None,
     measures_lag: bool = True,
-) -> AsyncIterator[list[BoundAddress]]:
-    """Serves --metrics-bind-address and --health-probe-bind-address; yields the bound addresses.
+) -> AsyncIterator[list[int]]:
+    """Serves --metrics-bind-address and --health-probe-bind-address; yields the ports in use.
 
     If both flags name the same address, one listener serves all paths. The routes in `more` are served next
     to /metrics, or next to the health paths if metrics are off. `peers` are the connections of the process.
@@ -125,26 +114,26 @@ async def http_listeners(
     if first is not None:
         routes[first].extend(more)
     async with AsyncExitStack() as stack:
-        bound = []
-        for text, served in routes.items():
+        ports = []
+        for text, own in routes.items():
             address = split_address(text)
             if address is None:
                 continue
             application = web.Application()
-            application.add_routes(served)
-            listener = _listener(
-                application, address, 1.0, peers, None, remedy=_other_port(flags[text], *address)
+            application.add_routes(own)
+            serving = served(
+                application, address, peers, grace=1.0, remedy=_other_port(flags[text], *address)
             )
-            bound.append(await stack.enter_async_context(listener))
+            ports.append(await stack.enter_async_context(serving))
         if measures_lag:
-            await stack.enter_async_context(_background(series.measure_lag()))
-        yield bound
+            await stack.enter_async_context(background(series.measure_lag()))
+        yield ports
 
 
 def _other_port(flag: str, host: str, port: int) -> str:
     """Returns the remedy if the address of a flag is in use. All processes have the same default."""
     shown = f"[{host}]" if ":" in host else host
-    return f"choose another port, for example --{flag}={shown}:{port % 65535 + 1}, or --{flag}=0 for none"
+    return f": choose another port, for example --{flag}={shown}:{port % 65535 + 1}, or --{flag}=0 for none"
 
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
@@ -178,33 +167,3 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     finally:
         milliseconds = round((time.perf_counter() - started) * 1000, 3)
         logger.debug("request", method=request.method, path=request.path, status=status, ms=milliseconds)
-
-
-@asynccontextmanager
-async def _listener(
-    application: web.Application,
-    address: tuple[str, int],
-    grace: float,
-    peers: Peers,
-    tls: ServingTls | None,
-    *,
-    remedy: str,
-) -> AsyncIterator[BoundAddress]:
-    """Serves the application. Raises FedHPAError with `remedy` if the address cannot be used."""
-    context = None if tls is None else tls.listening_context
-    async with AsyncExitStack() as stack:
-        try:
-            port = await stack.enter_async_context(served(application, address, peers, context, grace=grace))
-        except FedHPAError as error:
-            raise FedHPAError(f"{error}: {remedy}") from error
-        yield BoundAddress(address[0], port)
-
-
-@asynccontextmanager
-async def _background(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(work)
-        try:
-            yield
-        finally:
-            task.cancel()
