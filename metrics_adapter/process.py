@@ -190,7 +190,6 @@ class Adapter:
             "hub-config": partial(
                 follow_config, self._hub, self._values[common.KUBECONFIG] or None, clock=self._clock
             ),
-            **self._review_configs(),
             "trust-files": self.trust.follow_files,
             "trust-readiness": self._watch_trust,
             "review-readiness": self._watch_reviews,
@@ -203,18 +202,13 @@ class Adapter:
             tasks["trust"] = partial(self.trust.follow_hub, self._authentication)
         if self._store is not None:
             tasks["metrics-rules"] = self._store.rules.follow
-        return tasks
-
-    def _review_configs(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Returns the tasks that follow the kubeconfigs of the clients that make reviews."""
-        found: dict[str, Callable[[], Awaitable[None]]] = {}
         for client, flag in (
             (self._authentication, common.AUTHENTICATION_KUBECONFIG),
             (self._authorization, common.AUTHORIZATION_KUBECONFIG),
         ):
             if client is not self._hub:
-                found[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
-        return found
+                tasks[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
+        return tasks
 
     async def _watch_trust(self) -> None:
         """Keeps the check of authentication up to date: once passed it stays, and a problem is a note."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.texts import cut_bytes
 from webhook.strict_json import loads
 
 MAX_BODY: Final = 7 * 1024 * 1024
@@ -124,10 +125,7 @@ def bounded_line(text: str, limit: int) -> str:
     """Returns the text without control characters, cut with dots at `limit` bytes of UTF-8."""
     # Cut first, because the text may have megabytes.
     line = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])
-    encoded = line.encode()
-    if len(encoded) <= limit:
-        return line
-    return encoded[: limit - 3].decode(errors="ignore") + "..."
+    return cut_bytes(line, limit)
 
 
 def _text(holder: Mapping[str, Any], key: str, field: str, type_: str = "string") -> str:

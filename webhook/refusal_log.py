@@ -6,13 +6,14 @@ are limited, for each namespace and in total. The next line counts the refusals 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
 from fedhpa.api.free_json import at, text_at
+from fedhpa.cache import Recent
 from webhook.admission_review import bounded_line
 from webhook.handlers import Review
 
@@ -32,7 +33,7 @@ class RefusalLog:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._suppressed_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._suppressed_until: Recent[tuple[str, str, str, str], float] = Recent(MAX_KNOWN)
         self._minute = float("-inf")
         # The lines of this minute by namespace.
         self._written: Counter[str] = Counter()
@@ -56,9 +57,6 @@ class RefusalLog:
             return
         self._written[namespace] = own + 1
         self._suppressed_until[refusal] = now + REPEAT_SECONDS
-        self._suppressed_until.move_to_end(refusal)
-        if len(self._suppressed_until) > MAX_KNOWN:
-            self._suppressed_until.popitem(last=False)
         left_out, self._left_out = self._left_out, 0
         more: dict[str, Any] = {"left_out": left_out} if left_out else {}
         code = review.verdict.code

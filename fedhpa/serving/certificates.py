@@ -14,7 +14,6 @@ import datetime as dt
 import hashlib
 import ipaddress
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cache import Recent
 
 # A keep-alive connection presents the same certificate with each request, and a verification takes 0.1 ms.
 CACHED_LEAVES = 256
@@ -66,7 +66,7 @@ class ClientVerifier:
         except ValueError as error:
             raise ConfigError(f"a client CA bundle holds no usable PEM certificate: {error}") from error
         self._clock = clock
-        self._verified: OrderedDict[bytes, tuple[dt.datetime, x509.Certificate | str]] = OrderedDict()
+        self._verified: Recent[bytes, tuple[dt.datetime, x509.Certificate | str]] = Recent(CACHED_LEAVES)
 
     def verify(
         self, leaf_der: bytes, sent: Callable[[], Sequence[bytes]] = lambda: ()
@@ -93,9 +93,6 @@ class ClientVerifier:
         if not isinstance(certificate, str):
             until = min(until, certificate.not_valid_after_utc)
         self._verified[key] = (until, certificate)
-        self._verified.move_to_end(key)
-        if len(self._verified) > CACHED_LEAVES:
-            self._verified.popitem(last=False)
         return certificate
 
     def _verify(self, leaf_der: bytes, chain: tuple[bytes, ...], now: dt.datetime) -> x509.Certificate | str:

@@ -7,11 +7,11 @@ their requests.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from fedhpa.cache import Recent
 from fedhpa.kube.supervision import RateLimit
 from fedhpa.serving.authentication import User
 from fedhpa.serving.error_responses import too_many_requests
@@ -63,7 +63,7 @@ class Fairness:
         # Per user: the large answers that are being sent, with their sizes and how many times.
         self._answers: dict[str, dict[object, tuple[int, int]]] = {}
         # By user.
-        self._rates: OrderedDict[str, RateLimit] = OrderedDict()
+        self._rates: Recent[str, RateLimit] = Recent(COUNTED_USERS)
 
     @property
     def total(self) -> int:
@@ -122,10 +122,7 @@ class Fairness:
         if not limits.qps or is_unlimited(user):
             return
         name = _key(user)
-        rate = self._rates.setdefault(name, RateLimit(limits.qps, limits.burst))
-        self._rates.move_to_end(name)
-        if len(self._rates) > COUNTED_USERS:
-            self._rates.popitem(last=False)
+        rate = self._rates[name] = self._rates.get(name) or RateLimit(limits.qps, limits.burst)
         if not rate.allows(self._clock()):
             self._refuse(RATE)
 
