@@ -104,11 +104,6 @@ class AccessReviewStatus(msgspec.Struct, frozen=True):
     denied: bool = False
     reason: str = ""
 
-    @property
-    def permits(self) -> bool:
-        """True if the user may do it."""
-        return self.allowed and not self.denied
-
 
 class AccessReview(msgspec.Struct, frozen=True):
     """A SubjectAccessReview that the hub answered."""
@@ -169,8 +164,10 @@ class Authorizer:
         if self._failing:
             logger.info("access is reviewed again")
         self._failing = False
-        ttl = self._allowed_seconds if status.permits else self._denied_seconds
-        return Fetched(status, self._clock(), ttl)
+        # A verdict has one field to ask: what is both allowed and denied is not allowed.
+        verdict = AccessReviewStatus(status.allowed and not status.denied, reason=status.reason)
+        ttl = self._allowed_seconds if verdict.allowed else self._denied_seconds
+        return Fetched(verdict, self._clock(), ttl)
 
 
 async def review_access(client: ApiClient, spec: Mapping[str, object]) -> AccessReviewStatus:
@@ -234,9 +231,9 @@ class Guard:
             self._series.authorizations.labels(CallerSeries.ERROR).inc()
             return status_response(500, f"Internal error occurred: access could not be reviewed: {error}")
         self._series.authorizations.labels(
-            CallerSeries.ALLOWED if verdict.permits else CallerSeries.DENIED
+            CallerSeries.ALLOWED if verdict.allowed else CallerSeries.DENIED
         ).inc()
-        if not verdict.permits:
+        if not verdict.allowed:
             return attributes.forbidden(user, verdict.reason)
         return await handler(request)
 
