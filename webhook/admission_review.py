@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.decode import json_type
-from fedhpa.api.texts import cut_bytes
 from webhook.strict_json import loads
 
 MAX_BODY: Final = 7 * 1024 * 1024
@@ -126,7 +125,10 @@ def bounded_line(text: str, limit: int) -> str:
     """Returns the text without control characters, cut with dots at `limit` bytes of UTF-8."""
     # Cut first, because the text may have megabytes.
     line = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])
-    return cut_bytes(line, limit)
+    encoded = line.encode()
+    if len(encoded) <= limit:
+        return line
+    return encoded[: limit - 3].decode(errors="ignore") + "..."
 
 
 def _text(holder: Mapping[str, Any], key: str, field: str, type_: str = "string") -> str:

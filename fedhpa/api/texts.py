@@ -28,12 +28,6 @@ def cut_line(text: str, most: int) -> str:
     return _printable(text, most)[:most]
 
 
-def cut_bytes(text: str, most: int) -> str:
-    """Returns `text`, cut with an ellipsis at `most` bytes of UTF-8."""
-    raw = text.encode()
-    return text if len(raw) <= most else raw[: most - 3].decode(errors="ignore") + "..."
-
-
 def ascii_line(text: str, most: int = MAX_TEXT) -> str:
     """Returns `one_line` in ASCII, for HTTP headers."""
     return one_line(text, most).encode("ascii", "replace").decode()

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.api.texts import cut_bytes
 from fedhpa.api.times import format_time
 from fedhpa.cache import Recent
 from fedhpa.kube.client import ApiClient
@@ -112,8 +111,7 @@ class EventRecorder:
         self, about: InvolvedObject, type_: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None:
         """Queue one event; never waits for the server."""
-        bounded = cut_bytes(message, MAX_MESSAGE_BYTES)
-        occurrence = _Occurrence(about, type_, reason, bounded, self._wall())
+        occurrence = _Occurrence(about, type_, reason, _bounded(message), self._wall())
         try:
             self._queue.put_nowait(occurrence)
         except asyncio.QueueFull:
@@ -180,7 +178,7 @@ class EventRecorder:
             group.messages.add(occurrence.message)
         if len(group.messages) < SIMILAR_EVENTS:
             return (*similar, occurrence.message), occurrence.message
-        return (*similar, ""), cut_bytes(COMBINED + occurrence.message, MAX_MESSAGE_BYTES)
+        return (*similar, ""), _bounded(COMBINED + occurrence.message)
 
     async def _write(self, occurrence: _Occurrence, key: _EventKey, message: str) -> None:
         known = self._written.get(key)
@@ -252,6 +250,13 @@ def _identity(about: InvolvedObject) -> _Identity:
 
 def _events_path(about: InvolvedObject, name: str = "") -> str:
     return resource_path("v1", "events", about.namespace or "default", name)
+
+
+def _bounded(message: str) -> str:
+    raw = message.encode()
+    if len(raw) <= MAX_MESSAGE_BYTES:
+        return message
+    return raw[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
 
 
 def _time(seconds: float) -> str:
