@@ -15,11 +15,22 @@ from fedhpa.kube.mapping import ApiGroup, Resource, ResourceMapper, group_path, 
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.records import Key
 from fedhpa.kube.reflector import Reflector
-from fedhpa.kube.responses import FORBIDDEN, MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
+from fedhpa.kube.responses import (
+    FORBIDDEN,
+    MAX_MESSAGE,
+    MULTIPLE_CHOICES,
+    NOT_FOUND,
+    SERVER_ERRORS,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    Response,
+    gzip_pieces,
+)
 from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
     Backoff,
+    RateLimit,
     background,
     contain,
     contain_each,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from fedhpa.cache import Recent
-from fedhpa.kube.supervision import RateLimit
+from fedhpa.kube import RateLimit
 from fedhpa.serving.authentication import User
 from fedhpa.serving.error_responses import too_many_requests
 
