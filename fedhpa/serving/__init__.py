@@ -11,7 +11,6 @@ from fedhpa.serving.process import (
     first_reported,
     hub_config,
     quick_loop,
-    run_process,
     run_program,
 )
 from fedhpa.serving.process_series import CallerSeries, ProcessSeries, counter, register_certificate
