@@ -20,14 +20,6 @@ from fedhpa.kube import (
     UNAUTHORIZED,
     Backoff,
 )
-from fedhpa.kube import (
-    FORBIDDEN,
-    MULTIPLE_CHOICES,
-    SERVER_ERRORS,
-    TOO_MANY_REQUESTS,
-    UNAUTHORIZED,
-    Backoff,
-)
 from fedhpa.members.client import MemberClient
 
 log = structlog.get_logger(__name__)
