@@ -34,6 +34,7 @@ from certs.stored import (
     value,
 )
 from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.free_json import at, entries, text_at
 from fedhpa.api.rights import ADAPTER as ADAPTER_SERVICE
 from fedhpa.api.rights import API_SERVICES, PART_OF, PROJECT, WEBHOOK_CONFIGURATION
 from fedhpa.api.rights import WEBHOOK as WEBHOOK_SERVICE
@@ -177,7 +178,7 @@ def _registration(
     if answer.found is None:
         return Registration(name, server, Status.UNREAD if answer.problem else Status.ABSENT)
     clients = _clients(answer.found)
-    if registered.plural == "apiservices" and _service(clients) != SERVICES[server]:
+    if registered.plural == "apiservices" and text_at(clients, 0, "service", "name") != SERVICES[server]:
         return Registration(name, server, Status.FOREIGN)
     missing = sorted({host for client in clients if (host := _host(client)) and host not in hosts})
     if missing:
@@ -197,17 +198,8 @@ def _clients(found: Object) -> list[Object]:
     if found.get("kind") == "APIService":
         spec = found.get("spec")
         return [spec] if isinstance(spec, dict) and not spec.get("insecureSkipTLSVerify") else []
-    entries = found.get("webhooks")
-    return [
-        entry["clientConfig"]
-        for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, dict) and isinstance(entry.get("clientConfig"), dict)
-    ]
-
-
-def _service(clients: Iterable[Object]) -> str:
-    services = [client.get("service") for client in clients]
-    return next((str(each.get("name", "")) for each in services if isinstance(each, dict)), "")
+    configs = (at(entry, "clientConfig") for entry in entries(found, "webhooks"))
+    return [config for config in configs if isinstance(config, dict)]
 
 
 def _host(client: Object) -> str:

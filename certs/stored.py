@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.utils import CryptographyDeprecationWarning
 
 from certs.authority import CertificateAuthority, IssuedCertificate
+from fedhpa.api.free_json import at, text_at
 from fedhpa.api.rights import PART_OF, PROJECT
 
 Object = dict[str, Any]
@@ -115,7 +116,7 @@ class Registration:
     @property
     def uid(self) -> str:
         """The UID, which differs if the registration is created again."""
-        return str(_mapping((self.found or {}).get("metadata")).get("uid") or "")
+        return text_at(self.found, "metadata", "uid")
 
     def trusts_only(self, wanted: Iterable[x509.Certificate]) -> bool:
         """True if every CA bundle has exactly these certificates."""
@@ -154,8 +155,7 @@ def status_of(found: Mapping[str, Any] | None) -> Status:
     """Returns the status of a Secret that was read; None if it does not exist."""
     if found is None:
         return Status.ABSENT
-    labels = _mapping(_mapping(found.get("metadata")).get("labels"))
-    return Status.OURS if labels.get(PART_OF) == PROJECT else Status.FOREIGN
+    return Status.OURS if at(found, "metadata", "labels", PART_OF) == PROJECT else Status.FOREIGN
 
 
 def decode_ca(status: Status, found: Object | None) -> StoredCA:
@@ -242,8 +242,4 @@ def decoded(text: Any) -> bytes:
 
 def value(found: Mapping[str, Any], key: str) -> bytes:
     """Returns the bytes of a value of a Secret; none if it has no such value."""
-    return decoded(_mapping(found.get("data")).get(key))
-
-
-def _mapping(found: Any) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+    return decoded(at(found, "data", key))

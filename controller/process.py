@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import functools
 import socket
-import sys
 import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -38,7 +37,6 @@ from controller.shards import CRON, Division, Shard, ShardElection, Work
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
     FAILURE_OBSERVER,
-    SYSTEM,
     ApiClient,
     ApiConfig,
     Clock,
@@ -46,13 +44,12 @@ from fedhpa.kube import (
     LeaderElector,
     LeaseTiming,
     follow_config,
-    load_config,
     supervise,
 )
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import MemberRegistry
-from fedhpa.serving import Health, Signals, http_listeners, quick_loop, run_process
-from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
+from fedhpa.serving import Health, Signals, http_listeners, hub_config, run_program
+from fedhpa.serving.flags import Values, common
 from fedhpa.serving.flags.members import own_namespace
 
 PROGRAM: Final = "fedhpa-controller"
@@ -69,16 +66,7 @@ log = structlog.get_logger(__name__)
 
 def main() -> None:
     """Entry point of the console script."""
-    values = parse_or_exit(PROGRAM, ABOUT, SECTIONS)
-    try:
-        _lease_timing(values)
-    except ConfigError as error:
-        exit_usage(PROGRAM, error)
-
-    async def work(signals: Signals) -> None:
-        await run(values, signals, clock=SYSTEM, connect=None)
-
-    sys.exit(run_process(PROGRAM, values, work, loop_factory=quick_loop))
+    run_program(PROGRAM, ABOUT, SECTIONS, functools.partial(run, connect=None))
 
 
 async def run(values: Values, signals: Signals, *, clock: Clock, connect: ConnectorFactory | None) -> None:
@@ -88,6 +76,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
     comes from `connect`; None means TCP. A simulation passes a virtual clock and a network in memory.
     """
     settings = Settings.of(values)
+    _lease_timing(values)
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
@@ -98,12 +87,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
         log.warning("paused: decisions are computed and shown, but neither scales nor statuses are written")
     health = Health()
     kubeconfig = values[common.KUBECONFIG] or None
-    config = dataclasses.replace(
-        await load_config(kubeconfig, clock=clock),
-        connector=connect,
-        qps=values[common.KUBE_API_QPS],
-        burst=values[common.KUBE_API_BURST],
-    )
+    config = dataclasses.replace(await hub_config(values, clock), connector=connect)
     secrets_at = await secrets_config(values, clock)
     async with (
         ApiClient(config) as hub,

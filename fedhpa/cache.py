@@ -22,6 +22,20 @@ E = TypeVar("E", bound=Exception)
 MAX_ERROR_CAUSES = 10
 
 
+class Recent(OrderedDict[K, V]):
+    """The values of at most `most` keys. The keys that were not set for longest go first."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
 @dataclass(frozen=True)
 class Fetched(Generic[V]):
     """A fetched value.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from fedhpa.api.errors import ApiError
-from fedhpa.kube import FAILURE_OBSERVER, SYSTEM, ApiClient, Clock, follow_config, load_config, supervise
+from fedhpa.kube import FAILURE_OBSERVER, ApiClient, Clock, background, follow_config, supervise
 from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving import (
     CallerSeries,
@@ -27,14 +25,14 @@ from fedhpa.serving import (
     TlsServer,
     TrustFiles,
     http_listeners,
-    quick_loop,
+    hub_config,
     register_certificate,
     review_problem,
-    run_process,
+    run_program,
 )
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
 from fedhpa.serving.authorization import Authorizer, Guard
-from fedhpa.serving.flags import Values, common, parse_or_exit
+from fedhpa.serving.flags import Values, common
 from metrics_adapter import settings
 from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
@@ -173,7 +171,7 @@ class Adapter:
         async with (
             self._lists,
             self._store.store if self._store is not None else nullcontext(),
-            _background(tasks),
+            background(*(supervise(name, work) for name, work in tasks.items())),
             http_listeners(self._values, self.health, self.telemetry.registry, peers=self._peers),
         ):
             if not await self.tls.filled(stop or asyncio.Event()):
@@ -192,7 +190,6 @@ class Adapter:
             "hub-config": partial(
                 follow_config, self._hub, self._values[common.KUBECONFIG] or None, clock=self._clock
             ),
-            **self._review_configs(),
             "trust-files": self.trust.follow_files,
             "trust-readiness": self._watch_trust,
             "review-readiness": self._watch_reviews,
@@ -205,18 +202,13 @@ class Adapter:
             tasks["trust"] = partial(self.trust.follow_hub, self._authentication)
         if self._store is not None:
             tasks["metrics-rules"] = self._store.rules.follow
-        return tasks
-
-    def _review_configs(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Returns the tasks that follow the kubeconfigs of the clients that make reviews."""
-        found: dict[str, Callable[[], Awaitable[None]]] = {}
         for client, flag in (
             (self._authentication, common.AUTHENTICATION_KUBECONFIG),
             (self._authorization, common.AUTHORIZATION_KUBECONFIG),
         ):
             if client is not self._hub:
-                found[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
-        return found
+                tasks[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
+        return tasks
 
     async def _watch_trust(self) -> None:
         """Keeps the check of authentication up to date: once passed it stays, and a problem is a note."""
@@ -276,29 +268,17 @@ async def _hub_problem(hub: ApiClient) -> str | None:
     return None
 
 
-@asynccontextmanager
-async def _background(works: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
-    """Runs supervised tasks, by name, until the context is left."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(supervise(name, work)) for name, work in works.items()]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-
-
 async def serve(
     values: Values, signals: Signals, started: Callable[[Adapter], None] = lambda _: None, *, clock: Clock
 ) -> None:
     """Runs until `signals.stop`. Calls `started` once the secure port is bound."""
     settings.check(values)
     async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(await _client(values, values[common.KUBECONFIG], clock))
+        hub = await stack.enter_async_context(ApiClient(await hub_config(values, clock)))
         clients = []
         for flag in (common.AUTHENTICATION_KUBECONFIG, common.AUTHORIZATION_KUBECONFIG):
-            own = values[flag]
-            clients.append(await stack.enter_async_context(await _client(values, own, clock)) if own else hub)
+            own = ApiClient(await hub_config(values, clock, flag)) if values[flag] else hub
+            clients.append(hub if own is hub else await stack.enter_async_context(own))
         adapter = Adapter(values, hub, (clients[0], clients[1]), clock)
         signals.on_reload(adapter.tls.reload)
         signals.on_reload(adapter.trust.reload)
@@ -308,16 +288,6 @@ async def serve(
             await signals.stop.wait()
 
 
-async def _client(values: Values, kubeconfig: str, clock: Clock) -> ApiClient:
-    config = await load_config(kubeconfig or None, clock=clock)
-    return ApiClient(replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST]))
-
-
 def main() -> None:
     """Runs fedhpa-metrics-adapter: its console script."""
-    values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
-
-    async def run(signals: Signals) -> None:
-        await serve(values, signals, clock=SYSTEM)
-
-    sys.exit(run_process(PROGRAM, values, run, loop_factory=quick_loop))
+    run_program(PROGRAM, ABOUT, FLAGS, serve)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.decode import json_type
 from webhook.strict_json import loads
 
 MAX_BODY: Final = 7 * 1024 * 1024
@@ -75,7 +76,7 @@ def request_of(envelope: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def object_of(raw: Any, go: str, versions: Sequence[str]) -> dict[str, Any]:
     """Returns a JSON object of a Go type. Raises Refused for another one; absent versions and kinds fit."""
     if not isinstance(raw, dict):
-        raise Refused(f"json: cannot unmarshal {_json_type(raw)} into Go value of type {go}")
+        raise Refused(f"json: cannot unmarshal {json_type(raw)} into Go value of type {go}")
     kind = go.rpartition(".")[2]
     version, written = _text(raw, "apiVersion", f"{kind}.apiVersion"), _text(raw, "kind", f"{kind}.kind")
     if (written or kind) != kind or (version or versions[0]) not in versions:
@@ -139,10 +140,4 @@ def _text(holder: Mapping[str, Any], key: str, field: str, type_: str = "string"
 
 
 def _wrong_type(value: Any, field: str, type_: str) -> str:
-    return f"json: cannot unmarshal {_json_type(value)} into Go struct field {field} of type {type_}"
-
-
-def _json_type(value: Any) -> str:
-    """Returns the JSON type of a value, with Go's name for it."""
-    names = {bool: "bool", str: "string", int: "number", float: "number", list: "array", type(None): "null"}
-    return names.get(type(value), "object")
+    return f"json: cannot unmarshal {json_type(value)} into Go struct field {field} of type {type_}"

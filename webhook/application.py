@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
 
+from fedhpa.api.free_json import at, text_at
+from fedhpa.cache import Recent
 from fedhpa.kube import Clock
 from fedhpa.serving import Health
 from fedhpa.serving.error_responses import MESSAGES, status_response
-from webhook.admission_review import MAX_BODY, Refused, Verdict
+from webhook.admission_review import MAX_BODY, Refused, Verdict, bounded_line
 from webhook.handlers import KINDS, PATHS, Review, judge
 from webhook.intake import Intake
-from webhook.refusal_log import RefusalLog
 from webhook.review_series import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 _HEADERS: Final = {"Content-Type": "application/json"}
+
+
+REPEAT_SECONDS: Final = 600.0
+MINUTE: Final = 60.0
+LINES_PER_MINUTE: Final = 120
+LINES_PER_MINUTE_OF_NAMESPACE: Final = 20
+MAX_KNOWN: Final = 2000
+MAX_REASON: Final = 500
+MAX_NAME: Final = 253
 
 
 def build_application(
@@ -88,7 +99,7 @@ class Admission:
 
     def _record(self, path: str, review: Review) -> None:
         if review.error is not None:
-            self._telemetry.count_internal_error()
+            self._telemetry.panics.inc()
             self._log.error("admission request failed", path=path, exc_info=review.error)
         self._telemetry.paths[path].count(review)
         if not review.verdict.allowed:
@@ -103,6 +114,46 @@ class Admission:
         except Exception as error:
             review = review.failed(error)
         return self.answer(path, review)
+
+
+class RefusalLog:
+    """Logs refused requests with bounded volume, so that no tenant can fill the disk.
+
+    A refusal is logged again only after ten minutes, because GitOps tools retry without end. The lines per
+    minute are limited, for each namespace and in total. The next line counts the refusals that were left out.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._log = structlog.get_logger(__name__)
+        self._suppressed_until: Recent[tuple[str, str, str, str], float] = Recent(MAX_KNOWN)
+        self._minute = float("-inf")
+        # The lines of this minute by namespace.
+        self._written: Counter[str] = Counter()
+        self._left_out = 0
+
+    def add(self, kind: str, review: Review) -> None:
+        """Logs a refusal, unless it was logged recently or a limit is reached."""
+        metadata = at(review.raw, "metadata")
+        name = text_at(metadata, "name") or text_at(metadata, "generateName")
+        namespace, name = (bounded_line(each, MAX_NAME) for each in (text_at(metadata, "namespace"), name))
+        reason = bounded_line(review.verdict.message, MAX_REASON)
+        refusal = (kind, namespace, name, reason)
+        now = self._clock()
+        if now - self._minute >= MINUTE:
+            self._minute, self._written = now, Counter()
+        if now < self._suppressed_until.get(refusal, now):
+            return
+        own = self._written[namespace]
+        if own >= LINES_PER_MINUTE_OF_NAMESPACE or self._written.total() >= LINES_PER_MINUTE:
+            self._left_out += 1
+            return
+        self._written[namespace] = own + 1
+        self._suppressed_until[refusal] = now + REPEAT_SECONDS
+        left_out, self._left_out = self._left_out, 0
+        more: dict[str, Any] = {"left_out": left_out} if left_out else {}
+        code = review.verdict.code
+        self._log.info("refused", kind=kind, namespace=namespace, name=name, code=code, reason=reason, **more)
 
 
 async def _not_found(_: web.Request) -> web.Response:

@@ -7,7 +7,6 @@ Only a target that was not looked up recently costs a call to the hub, and the w
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,10 +36,11 @@ from fedhpa.kube import (
     ApiConfig,
     Clock,
     Reflector,
+    background,
     follow_config,
-    load_config,
     resource_path,
 )
+from fedhpa.serving import hub_config
 from fedhpa.serving.flags import Values, common
 from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, MEMBERS_FROM, OFF, ON, PROPAGATION
@@ -189,29 +189,23 @@ async def reading_hub(values: Values, clock: Clock) -> AsyncIterator[HubReader |
         yield None
         return
     kubeconfig = values[common.KUBECONFIG] or None
-    async with ApiClient(await _config(values, kubeconfig, clock)) as client, asyncio.TaskGroup() as group:
+    async with ApiClient(await _config(values, clock)) as client:
         reader = HubReader(
             client,
             checks_targets=values[PROPAGATION] == KARMADA,
             knows_clusters=values[MEMBERS_FROM] == (CLUSTERS,),
             clock=clock,
         )
-        following = follow_config(client, kubeconfig, clock=clock)
-        tasks = [group.create_task(reader.run()), group.create_task(following)]
-        try:
+        async with background(reader.run(), follow_config(client, kubeconfig, clock=clock)):
             yield reader
-        finally:
-            for task in tasks:
-                task.cancel()
 
 
-async def _config(values: Values, kubeconfig: str | None, clock: Clock) -> ApiConfig:
+async def _config(values: Values, clock: Clock) -> ApiConfig:
     try:
         async with asyncio.timeout(CONFIG_SECONDS):
-            config = await load_config(kubeconfig, clock=clock)
+            return await hub_config(values, clock)
     except TimeoutError as error:
-        source = kubeconfig or "the pod's service account"
+        source = values[common.KUBECONFIG] or "the pod's service account"
         raise ConfigError(
             f"--kubeconfig: no credentials from {source} within {CONFIG_SECONDS:g} s"
         ) from error
-    return dataclasses.replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST])

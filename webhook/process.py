@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fedhpa.kube import SYSTEM, Clock
+from fedhpa.kube import Clock
 from fedhpa.serving import (
     Health,
     Peers,
@@ -16,11 +15,10 @@ from fedhpa.serving import (
     TlsFiles,
     TlsServer,
     http_listeners,
-    quick_loop,
     register_certificate,
-    run_process,
+    run_program,
 )
-from fedhpa.serving.flags import Values, common, parse_or_exit
+from fedhpa.serving.flags import Values, common
 from webhook.application import build_application
 from webhook.hub_reader import HubReader, reading_hub
 from webhook.review_series import Telemetry
@@ -89,9 +87,4 @@ async def serve(
 
 def main() -> None:
     """Runs fedhpa-webhook."""
-    values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
-
-    async def run(signals: Signals) -> None:
-        await serve(values, signals, clock=SYSTEM)
-
-    sys.exit(run_process(PROGRAM, values, run, loop_factory=quick_loop))
+    run_program(PROGRAM, ABOUT, FLAGS, serve)

@@ -98,7 +98,7 @@ class Telemetry:
             ["webhook"],
             registry=self.registry,
         )
-        self._panics = Counter(
+        self.panics = Counter(
             "controller_runtime_webhook_panics",
             "Admission requests refused because of an internal error of the webhook.",
             registry=self.registry,
@@ -122,10 +122,6 @@ class Telemetry:
             registry=self.registry,
         )
         self.paths = {path: PathSeries(self, path) for path in PATHS}
-
-    def count_internal_error(self) -> None:
-        """Counts a request that met an internal error."""
-        self._panics.inc()
 
     def follow_hub(self, kind: str, knows: Callable[[str], bool]) -> None:
         """Exports whether the local copy of a kind is current."""

@@ -16,7 +16,7 @@ import structlog
 from fedhpa.api.autoscalers import Target, quoted_name
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube import ApiClient, ResourceMapper, get_scale
+from fedhpa.kube import NOT_FOUND, ApiClient, ResourceMapper, get_scale
 
 log = structlog.get_logger(__name__)
 
@@ -31,9 +31,6 @@ FOUND_SECONDS: Final = 10.0
 MISSING_SECONDS: Final = 1.0
 MAX_CACHED: Final = 1000
 MAX_CALLS: Final = 8
-# Kinds that were looked up by discovery. No hub serves more; beyond that the mapper is replaced.
-MAX_KINDS: Final = 500
-NOT_FOUND: Final = 404
 # Statuses that say nothing about the target, mostly because of missing permissions for its kind.
 REFUSED: Final = (400, 401, 403, 405, 406)
 # Kubernetes names are not longer; longer ones are not looked up.
@@ -51,7 +48,6 @@ class Targets:
         self._client = client
         self._clock = clock
         self._mapper = ResourceMapper(client, clock=clock)
-        self._kinds: set[tuple[str, str]] = set()
         self._answers: Cache[tuple[Target, str], str | None] = Cache(clock=clock, max_entries=MAX_CACHED)
         self._quiet_until = float("-inf")
         self._generation = client.generation
@@ -106,9 +102,6 @@ class Targets:
         return Fetched(answer, self._clock(), ttl=FOUND_SECONDS if answer is None else MISSING_SECONDS)
 
     async def _look_up(self, target: Target, api_version: str) -> str | None:
-        self._kinds.add((api_version, target.kind))
-        if len(self._kinds) > MAX_KINDS:
-            self._forget_kinds()
         try:
             resource = await self._mapper.resolve(api_version, target.kind, deadline=CALL_SECONDS)
         except InvalidObject:
@@ -129,10 +122,6 @@ class Targets:
         """Forget everything, because the client may use another server now."""
         self._generation = self._client.generation
         self._answers.clear()
-        self._forget_kinds()
-
-    def _forget_kinds(self) -> None:
-        self._kinds.clear()
         self._mapper = ResourceMapper(self._client, clock=self._clock)
 
     def _stay_quiet(self, reason: str) -> None:

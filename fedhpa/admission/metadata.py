@@ -8,7 +8,7 @@ from typing import Any, Final
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, too_long
 from fedhpa.api.hold import ALL, hold_problem
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference
-from fedhpa.api.names import dns_label, dns_subdomain, label_value, qualified_name
+from fedhpa.api.names import dns_label, dns_subdomain, label_value, qualified_name, size_of
 
 _MAX_ANNOTATIONS: Final = 256 * 1024
 _MAX_FIELD_MANAGER: Final = 128
@@ -71,7 +71,7 @@ def each_invalid(path: str, value: Any, messages: Iterable[str]) -> Iterator[Fie
 def _annotations(annotations: dict[str, str], path: str) -> Iterator[FieldError]:
     size = 0
     for key, value in annotations.items():
-        size += _bytes(key) + _bytes(value)
+        size += size_of(key) + size_of(value)
         yield from each_invalid(path, key, qualified_name(key.lower()))
     if size > _MAX_ANNOTATIONS:
         yield too_long(path, _MAX_ANNOTATIONS)
@@ -129,10 +129,10 @@ def _managed_fields(entries: tuple[ManagedFieldsEntry, ...], path: str) -> Itera
             yield invalid(f"{at}.operation", TypedText(entry.operation), "must be `Apply` or `Update`")
         if entry.fields_type not in ("", "FieldsV1"):
             yield invalid(f"{at}.fieldsType", entry.fields_type, "must be `FieldsV1`")
-        if _bytes(entry.manager) > _MAX_FIELD_MANAGER:
+        if size_of(entry.manager) > _MAX_FIELD_MANAGER:
             yield too_long(f"{at}.manager", _MAX_FIELD_MANAGER)
         yield from _unprintable(entry.manager, f"{at}.manager")
-        if _bytes(entry.subresource) > _MAX_SUBRESOURCE:
+        if size_of(entry.subresource) > _MAX_SUBRESOURCE:
             yield too_long(f"{at}.subresource", _MAX_SUBRESOURCE)
 
 
@@ -144,8 +144,4 @@ def _unprintable(manager: str, path: str) -> Iterator[FieldError]:
         if not character.isprintable():
             detail = f"invalid character U+{ord(character):04X} (at position {position})"
             yield invalid(path, manager, detail)
-        position += _bytes(character)
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+        position += size_of(character)

@@ -60,7 +60,7 @@ def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any
     if go == "v1.Time":
         go = "string"
     where = f"Go struct field {go_name(holder)}.{path}" if path else "Go value"
-    return WrongType(f"json: cannot unmarshal {_described(value, go)} into {where} of type {go}", remedy)
+    return WrongType(f"json: cannot unmarshal {json_type(value, go)} into {where} of type {go}", remedy)
 
 
 def _without_quotes(value: Any, go: str) -> str:
@@ -101,8 +101,8 @@ def _locate(
     return holder, shape, ".".join(path), indexed.lstrip(".")
 
 
-def _described(value: Any, go: str) -> str:
-    """Returns the JSON type of a value, in the words of Go's messages."""
+def json_type(value: Any, go: str = "") -> str:
+    """Returns the JSON type of a value, in the words of Go's messages. `go` is the type that Go expects."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

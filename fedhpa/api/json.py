@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast, overload
 
 import msgspec
 
@@ -211,32 +211,21 @@ class TypeMeta(msgspec.Struct, frozen=True):
     apiVersion: str = ""
 
 
-class ListHead(Protocol):
-    """The kind and version of list that an answer names."""
-
-    @property
-    def kind(self) -> str:
-        """The kind, such as PodList; "" if it is missing."""
-
-    @property
-    def apiVersion(self) -> str:  # the field's name
-        """The apiVersion; "" if it is missing."""
-
-
 def list_items(body: bytes, item: type[T], kind: str, *api_versions: str) -> Sequence[T]:
     """Returns the items of a list, or of a piece of one. Raises InvalidObject for another kind or version."""
     page: ObjectList[Any] = decode_json(body, ObjectList[item])  # type: ignore[valid-type]  # a type made at run time
-    check_list_type(page, len(body), (kind,), api_versions)
+    check_list_type(page.kind, page.apiVersion, len(body), (kind,), api_versions)
     return page.items or ()
 
 
-def check_list_type(page: ListHead, size: int, kinds: Sequence[str], api_versions: Sequence[str]) -> None:
+def check_list_type(
+    kind: str, api_version: str, size: int, kinds: Sequence[str], api_versions: Sequence[str]
+) -> None:
     """Raises InvalidObject unless a list of `size` bytes has one of the kinds and one of the versions.
 
     A large list is decoded in pieces. A server that sorts its keys names the kind after the items, where only
     the last piece has it. `fedhpa.kube.pieces` checks that one piece has both.
     """
-    kind, api_version = page.kind, page.apiVersion
     if size > WHOLE_BYTES:
         kind, api_version = kind or kinds[0], api_version or api_versions[0]
     if kind not in kinds or api_version not in api_versions:

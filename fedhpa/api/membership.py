@@ -19,7 +19,6 @@ from fedhpa.api.rights import (
     CONTROLLER,
     MEMBER,
     MEMBER_METRICS,
-    NAMESPACE,
     Manifest,
     Subject,
     Switches,
@@ -67,7 +66,7 @@ def secret_name(cluster: str, account: str = MEMBER) -> str:
 
 def member_part(namespace: str, switches: Switches) -> list[Manifest]:
     """Returns namespace, account and rights in the member."""
-    return [_namespace(namespace), *member_rights(namespace, switches=switches)]
+    return [namespace_of(namespace), *member_rights(namespace, switches=switches)]
 
 
 def token_secret(account: str) -> str:
@@ -77,22 +76,20 @@ def token_secret(account: str) -> str:
 
 def lasting_tokens(namespace: str) -> list[Manifest]:
     """Returns the Secrets into which the member writes tokens of the accounts that do not expire."""
-    return [_lasting_token(namespace, account) for account in ACCOUNTS]
-
-
-def _lasting_token(namespace: str, account: str) -> Manifest:
-    metadata = {
-        "name": token_secret(account),
-        "namespace": namespace,
-        "labels": labels("member"),
-        "annotations": {"kubernetes.io/service-account.name": account},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/service-account-token",
-        "metadata": metadata,
-    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {
+                "name": token_secret(account),
+                "namespace": namespace,
+                "labels": labels("member"),
+                "annotations": {"kubernetes.io/service-account.name": account},
+            },
+        }
+        for account in ACCOUNTS
+    ]
 
 
 def credentials(
@@ -155,10 +152,6 @@ def hub_labels(cluster: str) -> dict[str, str]:
     return labels("member") | {CLUSTER_LABEL: cluster}
 
 
-def hub_namespace(namespace: str = NAMESPACE) -> Manifest:
-    """Returns the namespace of the Secrets."""
-    return _namespace(namespace)
-
-
-def _namespace(name: str) -> Manifest:
+def namespace_of(name: str) -> Manifest:
+    """Returns a namespace, as a manifest."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

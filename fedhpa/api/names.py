@@ -72,13 +72,14 @@ def _too_long(limit: int, unit: str = "characters") -> str:
     return f"must be no more than {limit} {unit}"
 
 
-def _length(text: str) -> int:
+def size_of(text: str) -> int:
+    """Returns the bytes of a text in UTF-8, also of one with half a surrogate pair."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
     """RFC 1123 subdomain of at most 253 bytes. `unit` is the word for bytes in the message."""
-    if _length(text) > _MAX_SUBDOMAIN:
+    if size_of(text) > _MAX_SUBDOMAIN:
         # The pattern backtracks, so long texts are checked part by part.
         wrong = [_too_long(_MAX_SUBDOMAIN, unit)]
         if not all(_LABEL.fullmatch(part) for part in text.split(".")):
@@ -91,7 +92,7 @@ def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
 
 def dns_label(text: str) -> list[str]:
     """RFC 1123 label of at most 63 bytes."""
-    wrong = [_too_long(_MAX_LABEL)] if _length(text) > _MAX_LABEL else []
+    wrong = [_too_long(_MAX_LABEL)] if size_of(text) > _MAX_LABEL else []
     if _LABEL.fullmatch(text):
         return wrong
     if all(_LABEL.fullmatch(part) for part in text.split(".")):
@@ -113,7 +114,7 @@ def qualified_name(text: str) -> list[str]:
         wrong += [f"prefix part {message}" for message in dns_subdomain(prefix, "bytes")]
     if not name:
         wrong.append("name part must be non-empty")
-    elif _length(name) > _MAX_LABEL:
+    elif size_of(name) > _MAX_LABEL:
         wrong.append("name part " + _too_long(_MAX_LABEL, "bytes"))
     if not _QUALIFIED.fullmatch(name):
         wrong.append("name part " + _rule(_QUALIFIED_RULE, _QUALIFIED_FORMAT, "MyName", "my.name", "123-abc"))
@@ -122,7 +123,7 @@ def qualified_name(text: str) -> list[str]:
 
 def label_value(text: str) -> list[str]:
     """The value of a label."""
-    wrong = [_too_long(_MAX_LABEL, "bytes")] if _length(text) > _MAX_LABEL else []
+    wrong = [_too_long(_MAX_LABEL, "bytes")] if size_of(text) > _MAX_LABEL else []
     if text and not _QUALIFIED.fullmatch(text):
         wrong.append(_rule(_LABEL_VALUE_RULE, _LABEL_VALUE_FORMAT, "MyValue", "my_value", "12345"))
     return wrong

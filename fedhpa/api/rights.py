@@ -239,20 +239,19 @@ def hub_rights(
     return manifests
 
 
-def member_rights(namespace: str = NAMESPACE, *, switches: Switches = _USUAL) -> list[Manifest]:
-    """Returns the ServiceAccounts whose tokens are given to the hub, and their rights in a member."""
-    subjects = {name: service_account(namespace, name) for name in (MEMBER, MEMBER_METRICS)}
+def member_rights(
+    namespace: str = NAMESPACE,
+    accounts: Collection[str] = (MEMBER, MEMBER_METRICS),
+    *,
+    switches: Switches = _USUAL,
+) -> list[Manifest]:
+    """Returns ServiceAccounts whose tokens are given to the hub, and their rights in a member."""
+    subjects = {name: service_account(namespace, name) for name in accounts}
+    own = [role for role in _rights().member if subjects.keys() >= set(role.accounts)]
     return [
         *(account(namespace, name) for name in subjects),
-        *_rendered(_rights().member, switches, subjects, {"release": namespace}),
+        *_rendered(own, switches, subjects, {"release": namespace}),
     ]
-
-
-def member_metrics_rights(namespace: str = NAMESPACE) -> list[Manifest]:
-    """Returns the account with whose token the metrics adapter reads a member, and its rights there."""
-    subjects = {MEMBER_METRICS: service_account(namespace, MEMBER_METRICS)}
-    own = [role for role in _rights().member if role.accounts == [MEMBER_METRICS]]
-    return [account(namespace, MEMBER_METRICS), *_rendered(own, _USUAL, subjects)]
 
 
 def member_secret_rights(

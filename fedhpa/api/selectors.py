@@ -13,6 +13,7 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.names import label_value, qualified_name
+from fedhpa.api.quantity import MAX_INT64
 
 # The requirements of one selector, and the values in all of them. Each object of a list is compared with all
 # of them, so a selector without bounds could occupy the process for seconds.
@@ -25,7 +26,7 @@ MAX_CACHED: Final = 256
 MAX_CACHED_SELECTORS: Final = 1024
 # Characters of an integer. A label value has at most 63.
 MAX_INTEGER: Final = 63
-MAX_INT64: Final = 2**63 - 1
+
 
 EXISTS: Final = "exists"
 NOT_EXISTS: Final = "!"

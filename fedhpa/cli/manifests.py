@@ -150,7 +150,7 @@ def apiservice(
     --without-rights: Leave out the account and its rights, which exist.
     --member: Print only the account and the rights that the adapter's credentials need in each member.
     """
-    from fedhpa.api.rights import member_metrics_rights
+    from fedhpa.api.rights import MEMBER_METRICS, member_rights
     from fedhpa.api.yaml import print_yaml
     from metrics_adapter.registration import APIS, Registration, manifests
 
@@ -166,7 +166,7 @@ def apiservice(
         ),
     )
     if member:
-        documents = member_metrics_rights()
+        documents = member_rights(accounts=(MEMBER_METRICS,))
     elif ca_file is None:
         raise ConfigError("--ca-file is missing: the hub verifies the adapter's certificate against it")
     else:

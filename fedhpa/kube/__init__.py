@@ -30,11 +30,23 @@ from fedhpa.kube.resources import (
     segment,
     update_with_retry,
 )
-from fedhpa.kube.responses import FORBIDDEN, MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
+from fedhpa.kube.responses import (
+    FORBIDDEN,
+    MAX_MESSAGE,
+    MULTIPLE_CHOICES,
+    NOT_FOUND,
+    SERVER_ERRORS,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    Response,
+    gzip_pieces,
+)
 from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
     Backoff,
+    RateLimit,
+    background,
     contain,
     contain_each,
     contain_unlogged,

@@ -6,15 +6,15 @@ Recording never fails and never waits: events go into a bounded queue, and `run`
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.times import format_time
+from fedhpa.cache import Recent
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.resources import resource_path
 from fedhpa.kube.responses import NOT_FOUND
@@ -98,11 +98,11 @@ class EventRecorder:
         self._backoff = backoff
         self._on_drop = on_drop
         self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(QUEUE_SIZE)
-        self._written: OrderedDict[_EventKey, _WrittenEvent] = OrderedDict()
-        self._groups: OrderedDict[tuple[_Identity, str, str], _SimilarEvents] = OrderedDict()
+        self._written: Recent[_EventKey, _WrittenEvent] = Recent(CACHE_SIZE)
+        self._groups: Recent[tuple[_Identity, str, str], _SimilarEvents] = Recent(CACHE_SIZE)
         # By object and reason. client-go has one for each object. With that, a metric that fails at every
         # reconcile would suppress the event that the object was scaled.
-        self._limits: OrderedDict[tuple[_Identity, str], RateLimit] = OrderedDict()
+        self._limits: Recent[tuple[_Identity, str], RateLimit] = Recent(CACHE_SIZE)
         self._stamp = 0
         # Events that were not written: floods, a full queue, refused or failed writes.
         self.dropped = 0
@@ -143,7 +143,8 @@ class EventRecorder:
     async def _record(self, occurrence: _Occurrence) -> None:
         key, message = self._combine(occurrence)
         limited = (_identity(occurrence.about), occurrence.reason)
-        limit = _touch(self._limits, limited, lambda: RateLimit(1 / SPAM_REFILL_SECONDS, SPAM_BURST))
+        limit = self._limits.get(limited) or RateLimit(1 / SPAM_REFILL_SECONDS, SPAM_BURST)
+        self._limits[limited] = limit
         if not limit.allows(occurrence.at):
             self._drop(occurrence, "too many events about one object")
             return
@@ -169,7 +170,7 @@ class EventRecorder:
         From the tenth different message of a reason within ten minutes, one event stands for all of them.
         """
         similar = (_identity(occurrence.about), occurrence.type, occurrence.reason)
-        group = _touch(self._groups, similar, lambda: _SimilarEvents(occurrence.at))
+        group = self._groups[similar] = self._groups.get(similar) or _SimilarEvents(occurrence.at)
         if occurrence.at - group.last > SIMILAR_SECONDS:
             group.messages.clear()
         group.last = occurrence.at
@@ -184,7 +185,7 @@ class EventRecorder:
         if known is not None:
             try:
                 await self._count(occurrence, known, message)
-                self._written.move_to_end(key)
+                self._written[key] = known
                 return
             except ApiError as error:
                 if error.status != NOT_FOUND:  # the server deletes events after an hour
@@ -197,8 +198,7 @@ class EventRecorder:
             await self._client.post(_events_path(occurrence.about), body)
         except Conflict:
             log.debug("event exists already", namespace=occurrence.about.namespace, name=name)
-        self._written.pop(key, None)
-        _touch(self._written, key, lambda: _WrittenEvent(name, 1))
+        self._written[key] = _WrittenEvent(name, 1)
 
     async def _count(self, occurrence: _Occurrence, known: _WrittenEvent, message: str) -> None:
         patch = {"count": known.count + 1, "lastTimestamp": _time(occurrence.at), "message": message}
@@ -244,21 +244,6 @@ class EventRecorder:
         )
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def _touch(cache: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
-    """Returns the value of a key in a bounded LRU cache; makes it if it is absent."""
-    if key in cache:
-        cache.move_to_end(key)
-    else:
-        cache[key] = make()
-        if len(cache) > CACHE_SIZE:
-            cache.popitem(last=False)
-    return cache[key]
-
-
 def _identity(about: InvolvedObject) -> _Identity:
     return (about.api_version, about.kind, about.namespace, about.name, about.uid)
 
@@ -276,4 +261,4 @@ def _bounded(message: str) -> str:
 
 def _time(seconds: float) -> str:
     """Returns POSIX seconds as a metav1.Time, in whole seconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(int(seconds))

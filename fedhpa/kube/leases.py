@@ -22,10 +22,9 @@ from typing import Any
 
 import structlog
 
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.resources import resource_path
-from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.kube.resources import get_if_there, resource_path
 
 log = structlog.get_logger(__name__)
 
@@ -232,12 +231,7 @@ class LeaderElector:
         return self._clock() < self._observed_at + duration
 
     async def _read(self) -> dict[str, Any] | None:
-        try:
-            return await self._client.get_json(self._path, deadline=self._call_deadline)
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
+        return await get_if_there(self._client, self._path, deadline=self._call_deadline)
 
     async def _write(self, lease: dict[str, Any] | None, began: float) -> bool:
         old = (lease or {}).get("spec") or {}

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import aiohttp
 import msgspec
@@ -264,8 +264,7 @@ GENERIC = {
 MAX_MESSAGE = 512
 
 
-@dataclass(frozen=True)
-class Listing(Generic[T]):
+class Listing(NamedTuple, Generic[T]):
     """A complete list, and the resourceVersion from which to watch."""
 
     items: Sequence[T]

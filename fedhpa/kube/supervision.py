@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -160,6 +161,18 @@ async def supervise(
         if clock() - began >= LONG_SECONDS:
             delays.reset()
         await asyncio.sleep(delays.next())
+
+
+@asynccontextmanager
+async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs tasks until the context is left."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 async def contain(task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T], **about: str) -> T:

@@ -7,7 +7,6 @@ because an aggregated API can hang behind a healthy API server, and one slow met
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
@@ -15,7 +14,8 @@ from typing import Final, NamedTuple
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.texts import listed, redacted
-from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
+from fedhpa.cache import Recent
+from fedhpa.kube import FORBIDDEN, NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, Params, describe
 
 # A request or a group that hangs is tried again after this long; a trial may cost one caller the deadline.
@@ -140,8 +140,8 @@ class GroupBreaker:
         self._clock = clock
         self._group = _Hanging(clock)
         # Both only after a time-out, the oldest first.
-        self._scopes: OrderedDict[str, _Hanging] = OrderedDict()
-        self._calls: OrderedDict[str, _Hanging] = OrderedDict()
+        self._scopes: Recent[str, _Hanging] = Recent(MAX_SLOW)
+        self._calls: Recent[str, _Hanging] = Recent(MAX_SLOW)
 
     def __len__(self) -> int:
         return len(self._scopes) + len(self._calls)
@@ -170,11 +170,8 @@ class GroupBreaker:
             self._of(self._scopes, call.scope).timed_out(call.key, reason, began, at_once=False)
             self._group.timed_out(call.scope, reason, began, at_once=call.is_discovery)
 
-    def _of(self, known: OrderedDict[str, _Hanging], name: str) -> _Hanging:
-        found = known.setdefault(name, _Hanging(self._clock))
-        known.move_to_end(name)
-        if len(known) > MAX_SLOW:
-            known.popitem(last=False)
+    def _of(self, known: Recent[str, _Hanging], name: str) -> _Hanging:
+        found = known[name] = known.get(name) or _Hanging(self._clock)
         return found
 
 
@@ -185,7 +182,6 @@ PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
 # API groups with a circuit breaker of their own. Targets name any number of groups; the oldest is dropped.
 MAX_GROUPS = 256
-FORBIDDEN = 403
 # Namespaces that an error names.
 MAX_NAMED = 5
 

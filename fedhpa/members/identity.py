@@ -12,7 +12,14 @@ import structlog
 from fedhpa.api.errors import ApiError
 from fedhpa.api.identity import IDENTITY_PATH, valid_uid
 from fedhpa.api.wire import WithMetadata
-from fedhpa.kube import UNAUTHORIZED, Backoff
+from fedhpa.kube import (
+    FORBIDDEN,
+    MULTIPLE_CHOICES,
+    SERVER_ERRORS,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    Backoff,
+)
 from fedhpa.members.client import MemberClient
 
 log = structlog.get_logger(__name__)
@@ -20,10 +27,6 @@ log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = (1.0, 60.0)
 # A right that was granted meanwhile is noticed after this.
 REFUSED_SECONDS: Final = 600.0
-MULTIPLE_CHOICES: Final = 300
-FORBIDDEN: Final = 403
-TOO_MANY_REQUESTS: Final = 429
-SERVER_ERRORS: Final = 500
 
 
 class IdentityReader:

@@ -15,7 +15,7 @@ from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.api.identity import short_uid, valid_uid
 from fedhpa.api.known_cluster import known_cluster
-from fedhpa.kube import ApiConfig, Backoff, ResourceMapper, report_failure, supervise
+from fedhpa.kube import FORBIDDEN, ApiConfig, Backoff, ResourceMapper, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import PROBE_PATH, MemberClient, MemberToken
 from fedhpa.members.cluster import (
@@ -63,7 +63,6 @@ RETRY_SECONDS = 5.0
 REASON_SECONDS = 60.0
 # The shortest time between two probes.
 PROBE_GAP_SECONDS = 0.1
-FORBIDDEN = 403
 # The address while there is no access: an invalid one, and nothing is sent to it.
 NOWHERE = "https://invalid."
 

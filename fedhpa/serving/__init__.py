@@ -3,12 +3,17 @@
 from fedhpa.serving.authorization import review_problem
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.connections import is_trusted
-from fedhpa.serving.exposition import RowGauge
-from fedhpa.serving.garbage import Garbage
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
+from fedhpa.serving.process import (
+    Garbage,
+    Signals,
+    first_reported,
+    hub_config,
+    quick_loop,
+    run_program,
+)
 from fedhpa.serving.process_series import CallerSeries, ProcessSeries, counter, register_certificate
-from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
+from fedhpa.serving.server import RowGauge, TlsServer, access_log, http_listeners, metrics_route
 from fedhpa.serving.tls import ServingTls, TlsFiles, peer_certificate
 from fedhpa.serving.trust import LiveTrust, TrustFiles

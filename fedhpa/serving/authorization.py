@@ -98,7 +98,7 @@ class Attributes:
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True):
-    """The answer to a review."""
+    """The hub's answer to a review, with the reason for the user."""
 
     allowed: bool = False
     denied: bool = False
@@ -109,14 +109,6 @@ class AccessReview(msgspec.Struct, frozen=True):
     """A SubjectAccessReview that the hub answered."""
 
     status: AccessReviewStatus = AccessReviewStatus()
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The hub's decision, with the reason for the user."""
-
-    allowed: bool
-    reason: str = ""
 
 
 class Authorizer:
@@ -135,21 +127,21 @@ class Authorizer:
         self._allowed_seconds = allowed_seconds
         self._denied_seconds = denied_seconds
         self._clock = clock
-        self._verdicts: Cache[tuple[User, Attributes], Verdict] = Cache(
+        self._verdicts: Cache[tuple[User, Attributes], AccessReviewStatus] = Cache(
             clock=clock,
             max_entries=MAX_CACHED_VERDICTS,
             max_weight=MAX_CACHED_BYTES,
             key_weight=lambda key: ENTRY_BYTES + key[0].size + 2 * len(key[1].path),
         )
 
-    async def verdict(self, user: User, attributes: Attributes) -> Verdict:
+    async def verdict(self, user: User, attributes: Attributes) -> AccessReviewStatus:
         """Returns the verdict on a request of `user`. Raises ApiError if the review fails."""
         if len(attributes.path) > MAX_CACHED_PATH:
             return (await self._review(user, attributes)).value
         fetched = await self._verdicts.get((user, attributes), lambda: self._review(user, attributes))
         return fetched.value
 
-    async def _review(self, user: User, attributes: Attributes) -> Fetched[Verdict]:
+    async def _review(self, user: User, attributes: Attributes) -> Fetched[AccessReviewStatus]:
         spec: dict[str, object] = {"user": user.name, "groups": user.groups}
         if user.uid:
             spec["uid"] = user.uid
@@ -172,9 +164,10 @@ class Authorizer:
         if self._failing:
             logger.info("access is reviewed again")
         self._failing = False
-        allowed = status.allowed and not status.denied
-        ttl = self._allowed_seconds if allowed else self._denied_seconds
-        return Fetched(Verdict(allowed, status.reason), self._clock(), ttl)
+        # A verdict has one field to ask: what is both allowed and denied is not allowed.
+        verdict = AccessReviewStatus(status.allowed and not status.denied, reason=status.reason)
+        ttl = self._allowed_seconds if verdict.allowed else self._denied_seconds
+        return Fetched(verdict, self._clock(), ttl)
 
 
 async def review_access(client: ApiClient, spec: Mapping[str, object]) -> AccessReviewStatus:

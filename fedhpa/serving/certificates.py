@@ -14,7 +14,6 @@ import datetime as dt
 import hashlib
 import ipaddress
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cache import Recent
 
 # A keep-alive connection presents the same certificate with each request, and a verification takes 0.1 ms.
 CACHED_LEAVES = 256
@@ -66,7 +66,7 @@ class ClientVerifier:
         except ValueError as error:
             raise ConfigError(f"a client CA bundle holds no usable PEM certificate: {error}") from error
         self._clock = clock
-        self._verified: OrderedDict[bytes, tuple[dt.datetime, x509.Certificate | str]] = OrderedDict()
+        self._verified: Recent[bytes, tuple[dt.datetime, x509.Certificate | str]] = Recent(CACHED_LEAVES)
 
     def verify(
         self, leaf_der: bytes, sent: Callable[[], Sequence[bytes]] = lambda: ()
@@ -93,9 +93,6 @@ class ClientVerifier:
         if not isinstance(certificate, str):
             until = min(until, certificate.not_valid_after_utc)
         self._verified[key] = (until, certificate)
-        self._verified.move_to_end(key)
-        if len(self._verified) > CACHED_LEAVES:
-            self._verified.popitem(last=False)
         return certificate
 
     def _verify(self, leaf_der: bytes, chain: tuple[bytes, ...], now: dt.datetime) -> x509.Certificate | str:
@@ -157,13 +154,13 @@ def _problem_of_issuer(
         if usage is not None and not usage.key_cert_sign:
             raise RefusedCertificate("its issuer may not sign certificates by its key usage")
         _check_names(authority, path)
-    except (RefusedCertificate, NameRefused, ValueError, UnsupportedAlgorithm) as error:
+    except (RefusedCertificate, ValueError, UnsupportedAlgorithm) as error:
         return str(error)
     return ""
 
 
 def _check_names(authority: x509.Certificate, path: Sequence[x509.Certificate]) -> None:
-    """Raises NameRefused if a name below a CA breaks its name constraints."""
+    """Raises RefusedCertificate if a name below a CA breaks its name constraints."""
     try:
         found = authority.extensions.get_extension_for_class(x509.NameConstraints)
     except x509.ExtensionNotFound:
@@ -207,17 +204,13 @@ def common_name(certificate: x509.Certificate) -> str:
     return (names_of(certificate, NameOID.COMMON_NAME) or ("",))[-1]
 
 
-class NameRefused(Exception):
-    """A name is not permitted, or cannot be compared. The message says which."""
-
-
 def check_names(
     constraints: x509.NameConstraints, names: Iterable[x509.GeneralName], *, critical: bool
 ) -> None:
-    """Raises NameRefused unless a CA's constraints permit all names of a certificate below it."""
+    """Raises RefusedCertificate unless a CA's constraints permit all names of a certificate below it."""
     permitted, excluded = (constraints.permitted_subtrees or ()), (constraints.excluded_subtrees or ())
     if critical and not all(isinstance(each, CHECKED) for each in (*permitted, *excluded)):
-        raise NameRefused("its issuer has critical name constraints of a kind that is not evaluated")
+        raise RefusedCertificate("its issuer has critical name constraints of a kind that is not evaluated")
     left = MAX_COMPARISONS
     for name in names:
         kind = next((each for each in CHECKED if isinstance(name, each)), None)
@@ -227,11 +220,11 @@ def check_names(
         refused = [each for each in excluded if isinstance(each, kind)]
         left -= len(allowed) + len(refused)
         if left < 0:
-            raise NameRefused("its issuer has too many name constraints")
+            raise RefusedCertificate("its issuer has too many name constraints")
         if any(_matches(name, each, excludes=True) for each in refused):
-            raise NameRefused(f"the name constraints of its issuer exclude {name.value}")
+            raise RefusedCertificate(f"the name constraints of its issuer exclude {name.value}")
         if allowed and not any(_matches(name, each) for each in allowed):
-            raise NameRefused(f"the name constraints of its issuer do not permit {name.value}")
+            raise RefusedCertificate(f"the name constraints of its issuer do not permit {name.value}")
 
 
 def _matches(name: x509.GeneralName, constraint: x509.GeneralName, *, excludes: bool = False) -> bool:
@@ -250,10 +243,10 @@ def _matches(name: x509.GeneralName, constraint: x509.GeneralName, *, excludes: 
 
 
 def _labels(domain: str) -> list[str]:
-    """Returns the labels of a domain, the last one first. Raises NameRefused for one that is not a domain."""
+    """Returns the labels of a domain, the last one first. Raises RefusedCertificate for another text."""
     labels = domain.lower().removesuffix(".").split(".")
     if not all(0 < len(each) < 64 and each.isascii() and each.isprintable() for each in labels):
-        raise NameRefused(f"{domain[:64]!r} is no domain name")
+        raise RefusedCertificate(f"{domain[:64]!r} is no domain name")
     return labels[::-1]
 
 
@@ -271,7 +264,7 @@ def _domain_matches(domain: str, constraint: str) -> bool:
 def _mail_matches(address: str, constraint: str) -> bool:
     local, at, domain = address.rpartition("@")
     if not at or not local:
-        raise NameRefused(f"{address[:64]!r} is no mail address")
+        raise RefusedCertificate(f"{address[:64]!r} is no mail address")
     wanted_local, at, wanted = constraint.rpartition("@")
     if at:
         return local == wanted_local and domain.lower() == wanted.lower()
@@ -282,19 +275,19 @@ def _host_of(uri: str) -> str:
     try:
         host = urlsplit(uri).hostname or ""
     except ValueError as error:
-        raise NameRefused(f"{uri[:64]!r} is no URI") from error
+        raise RefusedCertificate(f"{uri[:64]!r} is no URI") from error
     if not host:
-        raise NameRefused(f"{uri[:64]!r} has no host")
+        raise RefusedCertificate(f"{uri[:64]!r} has no host")
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return host
-    raise NameRefused(f"{uri[:64]!r} has an address as its host, which no constraint can name")
+    raise RefusedCertificate(f"{uri[:64]!r} has an address as its host, which no constraint can name")
 
 
 def _ip_matches(address: object, constraint: object) -> bool:
     networks = (ipaddress.IPv4Network, ipaddress.IPv6Network)
     addresses = (ipaddress.IPv4Address, ipaddress.IPv6Address)
     if not isinstance(constraint, networks) or not isinstance(address, addresses):
-        raise NameRefused("an address cannot be compared with the name constraints of its issuer")
+        raise RefusedCertificate("an address cannot be compared with the name constraints of its issuer")
     return address.version == constraint.version and address in constraint

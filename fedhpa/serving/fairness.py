@@ -7,11 +7,12 @@ their requests.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from fedhpa.cache import Recent
+from fedhpa.kube import RateLimit
 from fedhpa.serving.authentication import User
 from fedhpa.serving.error_responses import too_many_requests
 
@@ -61,8 +62,8 @@ class Fairness:
         self._by_user: dict[str, int] = {}
         # Per user: the large answers that are being sent, with their sizes and how many times.
         self._answers: dict[str, dict[object, tuple[int, int]]] = {}
-        # Per user: the remaining burst, and the time it was computed at.
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # By user.
+        self._rates: Recent[str, RateLimit] = Recent(COUNTED_USERS)
 
     @property
     def total(self) -> int:
@@ -120,15 +121,9 @@ class Fairness:
         limits = self._limits
         if not limits.qps or is_unlimited(user):
             return
-        now = self._clock()
         name = _key(user)
-        tokens, at = self._tokens.pop(name, (float(limits.burst), now))
-        tokens = min(tokens + (now - at) * limits.qps, float(max(limits.burst, 1)))
-        allowed = tokens >= 1
-        self._tokens[name] = (tokens - allowed, now)
-        if len(self._tokens) > COUNTED_USERS:
-            self._tokens.popitem(last=False)
-        if not allowed:
+        rate = self._rates[name] = self._rates.get(name) or RateLimit(limits.qps, limits.burst)
+        if not rate.allows(self._clock()):
             self._refuse(RATE)
 
     def _refuse(self, limit: str) -> None:

@@ -45,11 +45,12 @@ async def served(
     tls: ssl.SSLContext | None = None,
     *,
     grace: float = 60.0,
+    remedy: str = "",
 ) -> AsyncIterator[int]:
     """Serves an application within the context, and yields the bound port.
 
     On exit no more connections are accepted, and requests have `grace` seconds to end. Raises FedHPAError if
-    the address cannot be used.
+    the address cannot be used; `remedy` ends its message.
     """
     application.middlewares.insert(0, begin_request)
     application.on_response_prepare.append(hide_software)
@@ -59,7 +60,7 @@ async def served(
         assert runner.server is not None, "the runner is set up"
         listener = Listener(runner.server, peers, tls)
         with ExitStack() as stack:
-            sockets = await asyncio.to_thread(bind, *address)
+            sockets = await asyncio.to_thread(bind, *address, remedy)
             for listening in sockets:
                 stack.enter_context(listening)
             async with asyncio.TaskGroup() as group:
@@ -166,7 +167,7 @@ class Listener:
             self.peers.discard(handshake)
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, remedy: str = "") -> list[socket.socket]:
     """Returns listening sockets for all addresses of a host ("": all of the machine). Raises FedHPAError."""
     sockets: list[socket.socket] = []
     try:
@@ -184,7 +185,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
             listening.close()
         # socket.create_server repeats the address in its message.
         reason = (error.strerror or "").partition(" (")[0]
-        raise FedHPAError(f"cannot listen on {host or '*'}:{port}: {reason}") from error
+        raise FedHPAError(f"cannot listen on {host or '*'}:{port}: {reason}{remedy}") from error
     return sockets
 
 

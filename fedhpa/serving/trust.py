@@ -71,12 +71,10 @@ class LiveTrust:
         self._files = files
         self._tls = tls
         self._clock = clock
-        self._from_files = files.read()
-        self._from_hub = Trust()
         self._file_problem = ""
         self._hub_problem = ""
         self.peers = PeerAuthenticator(Trust(), clock.wall)
-        self._apply()
+        self._use(files.read(), Trust())
 
     @property
     def problem(self) -> str:
@@ -86,9 +84,7 @@ class LiveTrust:
     def reload(self) -> None:
         """Reads the files again; unusable files change nothing."""
         try:
-            read = self._files.read()
-            if read != self._from_files:
-                self._swap(from_files=read, from_hub=self._from_hub)
+            self._use(self._files.read(), self._from_hub)
         except FedHPAError as error:
             # The files are read every few seconds, and a broken one must not fill the log.
             if str(error) != self._file_problem:
@@ -100,7 +96,7 @@ class LiveTrust:
     def update_from_hub(self, data: Mapping[str, str]) -> None:
         """Applies the data of the hub's ConfigMap; unusable data changes nothing."""
         try:
-            self._swap(from_files=self._from_files, from_hub=published_trust(data))
+            self._use(self._from_files, published_trust(data))
         except FedHPAError as error:
             logger.warning("the hub's authentication ConfigMap is unusable", error=str(error))
             self._hub_problem = f"the hub's ConfigMap {NAMESPACE}/{CONFIG_MAP} is unusable: {error}"
@@ -134,25 +130,20 @@ class LiveTrust:
             await reflector.synced.wait()
             self.synced = True
 
-    def _swap(self, *, from_files: Trust, from_hub: Trust) -> None:
-        old = self._from_files, self._from_hub
-        self._from_files, self._from_hub = from_files, from_hub
-        try:
-            self._apply()
-        except FedHPAError:
-            self._from_files, self._from_hub = old
-            raise
-
-    def _apply(self) -> None:
+    def _use(self, from_files: Trust, from_hub: Trust) -> None:
+        """Trusts both from now on. Raises FedHPAError, and then nothing has changed."""
         trust = Trust(
-            b"\n".join(pem for pem in (self._from_files.client_ca, self._from_hub.client_ca) if pem),
-            self._from_files.request_header or self._from_hub.request_header,
+            b"\n".join(pem for pem in (from_files.client_ca, from_hub.client_ca) if pem),
+            from_files.request_header or from_hub.request_header,
         )
-        if trust == self.peers.trust:
+        changed = trust != self.peers.trust
+        if changed:
+            peers = PeerAuthenticator(trust, self._clock.wall)
+            self._tls.trust_clients(trust.bundle)
+            self.peers = peers
+        self._from_files, self._from_hub = from_files, from_hub
+        if not changed:
             return
-        peers = PeerAuthenticator(trust, self._clock.wall)
-        self._tls.trust_clients(trust.bundle)
-        self.peers = peers
         names = trust.request_header.allowed_names if trust.request_header else ()
         logger.info("client trust loaded", front_proxies=trust.request_header is not None, names=list(names))
 

@@ -18,13 +18,12 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
-from fedhpa.api.quantity import Quantity
+from fedhpa.api.quantity import MAX_INT64, Quantity
 from fedhpa.api.selectors import selector_of
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.api.wire import MetricValue, ObjectReference
 from fedhpa.members.metrics import CUSTOM, custom_values
 
-MAX_INT64 = 2**63 - 1
 V1BETA1, V1BETA2 = "v1beta1", "v1beta2"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fedhpa.api.errors import ApiError, FedHPAError
-from fedhpa.kube import group_path, report_failure
+from fedhpa.kube import FORBIDDEN, group_path, report_failure
 from fedhpa.members import Member
 from metrics_adapter.apis import API_VERSION
 
@@ -22,7 +22,6 @@ PERIOD_SECONDS = 15.0
 SUSPECT_SECONDS = 3.0
 CHECK_SECONDS = 1.0
 MAX_CONCURRENT = 32
-FORBIDDEN = 403
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ the metric. A member that served the metric minutes ago is therefore reported as
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TypeVar
 
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.cache import Recent
 from fedhpa.members.metrics import NotServed
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class RecentlyServed:
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._served: OrderedDict[_Key, float] = OrderedDict()
+        self._served: Recent[_Key, float] = Recent(MAX_ENTRIES)
 
     def __len__(self) -> int:
         return len(self._served)
@@ -57,16 +57,10 @@ class RecentlyServed:
         if values is None:
             self._check_recent(key, "it no longer knows it")
         elif values:
-            self._add(key)
+            self._served[key] = self._clock()
         else:
             self._served.pop(key, None)
         return values
-
-    def _add(self, key: _Key) -> None:
-        self._served[key] = self._clock()
-        self._served.move_to_end(key)
-        if len(self._served) > MAX_ENTRIES:
-            self._served.popitem(last=False)
 
     def _check_recent(self, key: _Key, reason: str) -> None:
         """Raises MetricsUnavailable if the member served the query within the TTL."""

@@ -278,7 +278,7 @@ def _common_list(body: bytes, cluster: str) -> MemberItems | None:
     # unknown field in which another item seems to begin.
     if page.items != [] or not items or len(text) - (end - begin + 2) != len(annotation) * len(items):
         return None
-    check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
+    check_list_type(page.kind, page.apiVersion, len(body), LIST_KINDS, (METRICS_API,))
     objects = b"".join((b",", memoryview(text)[1:-1]))
     return MemberItems(cluster, [objects], len(items), {item.metadata.namespace for item in items})
 
@@ -286,7 +286,7 @@ def _common_list(body: bytes, cluster: str) -> MemberItems | None:
 def _any_list(body: bytes, cluster: str) -> MemberItems:
     _check_text(body)
     page = decode_json(body, _List[_AnyItem])
-    check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
+    check_list_type(page.kind, page.apiVersion, len(body), LIST_KINDS, (METRICS_API,))
     # A second pass over the bytes is cheaper than a decode for each item.
     objects = decode_json(body, _List[msgspec.Raw]).items or ()
     return _annotated(page.items or (), [bytes(json) for json in objects], cluster)

@@ -15,7 +15,7 @@ from aiohttp import web
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.api.texts import one_line
-from fedhpa.kube import explain, report_failure
+from fedhpa.kube import NOT_FOUND, explain, report_failure
 from fedhpa.members import Member, SharedLists
 from fedhpa.members.metrics import (
     CUSTOM,
@@ -34,7 +34,6 @@ from metrics_adapter.members.resource_metrics import MemberItems, decode_list, d
 
 log = structlog.get_logger(__name__)
 
-NOT_FOUND = 404
 # The 4xx statuses that are not due to what a caller asked for: credentials, rights, a missing API, overload.
 MEMBERS_FAULTS = (401, 403, 404, 408, 429)
 # Members named in one error message. Series name all of them.

@@ -15,20 +15,20 @@ from typing import Protocol, TypeVar
 from prometheus_client import CollectorRegistry
 
 from fedhpa.api.errors import FedHPAError, MetricsUnavailable
-from fedhpa.api.selectors import Selector
+from fedhpa.api.selectors import EQUALS, EXISTS, IN, NOT_EQUALS, NOT_EXISTS, NOT_IN, Selector
+from fedhpa.api.wire import ObjectReference
 from fedhpa.kube import Clock
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from fedhpa.serving.flags import Values
 from metrics_adapter import store_flags as flags
 from metrics_adapter.apis import GROUP, PODS, MetricsKind
-from metrics_adapter.members.custom_metrics import CustomValue
+from metrics_adapter.members.custom_metrics import CustomValue, MetricLabelRequirement, MetricLabelSelector
 from metrics_adapter.members.external_metrics import ClusterValues, ExternalValue
 from metrics_adapter.members.queries import CustomMetricQuery, MetricSelectors
 from metrics_adapter.members.recently_served import RecentlyServed
 from metrics_adapter.members.resource_metrics import MemberItems
 from metrics_adapter.members.source import ClusterFilter, Gathered, MembersSource, only
 from metrics_adapter.prometheus.access import StoreAccess
-from metrics_adapter.prometheus.custom_metrics import object_values
 from metrics_adapter.prometheus.grouping import GroupedSeries, Sample, by_cluster
 from metrics_adapter.prometheus.queries import (
     RuleQuery,
@@ -40,7 +40,7 @@ from metrics_adapter.prometheus.queries import (
 from metrics_adapter.prometheus.resource_metrics import member_items
 from metrics_adapter.prometheus.results import QueryResult
 from metrics_adapter.prometheus.rules.file import RulesFile
-from metrics_adapter.prometheus.rules.model import Rules, UsageRule
+from metrics_adapter.prometheus.rules.model import CustomRule, Rules, UsageRule
 from metrics_adapter.prometheus.store import MetricsStore
 from metrics_adapter.prometheus.store_series import StoreTelemetry
 
@@ -57,6 +57,14 @@ MAX_VALUES = 10_000
 # Usage lists that are cached. Each may have megabytes.
 MAX_CACHED_USAGE = 4
 MAX_CACHED_USAGE_BYTES = 128 * 2**20
+OPERATORS = {
+    EQUALS: "In",
+    IN: "In",
+    NOT_EQUALS: "NotIn",
+    NOT_IN: "NotIn",
+    EXISTS: "Exists",
+    NOT_EXISTS: "DoesNotExist",
+}
 # The inputs of a usage list: rules and results, compared by identity, and the registered clusters.
 _UsageInputs = tuple[tuple[Rules, QueryResult, QueryResult], list[str]]
 
@@ -271,6 +279,46 @@ class PrometheusSource(MembersSource):
         if not query.is_one_pod and cluster not in grouped.unusable:
             await self._recent_series.check(cluster, query.query.text, {}, _ready(samples))
         return samples or ()
+
+
+def object_values(
+    samples: Sequence[Sample], rule: CustomRule, namespace_label: str | None, metric: Selector
+) -> Sequence[CustomValue]:
+    """Returns one cluster's values. Raises MetricsUnavailable if an object has two values."""
+    kind, version, object_label = rule.described
+    selector = _selector(metric)
+    values: dict[tuple[str, ...], CustomValue] = {}
+    for sample in samples:
+        namespace = "" if namespace_label is None else sample.labels[namespace_label]
+        described = ObjectReference(kind, namespace, sample.labels[object_label], version)
+        group = version.rpartition("/")[0]
+        key = (namespace, kind, group, described.name, rule.metric, str(metric))
+        if key in values:
+            raise MetricsUnavailable(
+                f"{kind} {namespace}/{described.name} has more than one value: let the rule's query"
+                " aggregate, as in sum by (<<.GroupBy>>)"
+            )
+        values[key] = CustomValue(
+            key=key,
+            described=described,
+            metric=rule.metric,
+            selector=selector,
+            timestamp=sample.at,
+            window=rule.window,
+            amount=sample.amount,
+        )
+    return list(values.values())
+
+
+def _selector(metric: Selector) -> MetricLabelSelector | None:
+    if not metric.requirements:
+        return None
+    return MetricLabelSelector(
+        matchExpressions=[
+            MetricLabelRequirement(one.key, OPERATORS[one.operator], list(one.values) or None)
+            for one in metric.requirements
+        ]
+    )
 
 
 class PrometheusBackend:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from aiohttp import web
@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 
 from fedhpa.members import CALLER_QUOTA
 from fedhpa.serving import counter
-from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
 from fedhpa.serving.fairness import BYTES, RATE, TOTAL, USER, Fairness, Limits
 from fedhpa.serving.flags import Flag, Values, integer, number
@@ -83,22 +82,9 @@ class CallerLimits:
             return await handler(request)
         hold: Hold = partial(self.fairness.hold, user)
         request[HOLD_KEY] = hold
-        token = CALLER_QUOTA.set(_ChargeOnce(self.fairness, user))
+        # Later requests to members are free. An error is not cached, so the next one is refused, too.
+        token = CALLER_QUOTA.set(cache(partial(self.fairness.charge, user)))
         try:
             return await handler(request)
         finally:
             CALLER_QUOTA.reset(token)
-
-
-class _ChargeOnce:
-    """Charges the user for the first member request of an HTTP request. Later ones are free."""
-
-    def __init__(self, fairness: Fairness, user: User) -> None:
-        self._fairness = fairness
-        self._user = user
-        self._paid = False
-
-    def __call__(self) -> None:
-        if not self._paid:
-            self._fairness.charge(self._user)
-            self._paid = True

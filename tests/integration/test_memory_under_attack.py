@@ -31,7 +31,7 @@ import asyncio, os, sys, time
 from pathlib import Path
 from aiohttp import web
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.garbage import Garbage
+from fedhpa.serving.process import Garbage
 from fedhpa.serving.process import quick_loop, raise_file_limit, return_memory
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.tls import ServingTls, TlsFiles

@@ -171,7 +171,7 @@ async def test_http_listeners_serve_health_and_metrics() -> None:
     address = "127.0.0.1:0"
     argv = [f"--metrics-bind-address={address}", f"--health-probe-bind-address={address}"]
     async with http_listeners(parse_flags(SECTIONS, argv, {}), health, registry) as (bound,):
-        base = f"http://127.0.0.1:{bound.port}"
+        base = f"http://127.0.0.1:{bound}"
         before = await fetch(f"{base}/readyz")
         check.succeed()
         hub.succeed()
@@ -206,15 +206,15 @@ async def test_http_listeners_can_be_closed_or_taken() -> None:
 
     one = ["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"]
     async with http_listeners(parse_flags(SECTIONS, one, {}), Health(), CollectorRegistry()) as (first,):
-        taken = [f"--metrics-bind-address=127.0.0.1:{first.port}", "--health-probe-bind-address=0"]
+        taken = [f"--metrics-bind-address=127.0.0.1:{first}", "--health-probe-bind-address=0"]
         listeners = http_listeners(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
         with pytest.raises(FedHPAError) as refused:
             await listeners.__aenter__()
 
         flag = "--metrics-bind-address"
         assert str(refused.value) == (
-            f"cannot listen on 127.0.0.1:{first.port}: Address already in use: choose another port, "
-            f"for example {flag}=127.0.0.1:{first.port + 1}, or {flag}=0 for none"
+            f"cannot listen on 127.0.0.1:{first}: Address already in use: choose another port, "
+            f"for example {flag}=127.0.0.1:{first + 1}, or {flag}=0 for none"
         )
 
 

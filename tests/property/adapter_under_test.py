@@ -32,7 +32,7 @@ from fedhpa.serving.authentication import (
     Trust,
     User,
 )
-from fedhpa.serving.authorization import Attributes, Authorizer, Guard, Verdict
+from fedhpa.serving.authorization import AccessReviewStatus, Attributes, Authorizer, Guard
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.health import Health
 from fedhpa.serving.listener import served
@@ -128,7 +128,7 @@ class _Noting(Authorizer):
         super().__init__(hub, allowed_seconds=0.0, clock=SYSTEM.monotonic)
         self.asked: list[Attributes] = []
 
-    async def verdict(self, user: User, attributes: Attributes) -> Verdict:
+    async def verdict(self, user: User, attributes: Attributes) -> AccessReviewStatus:
         self.asked.append(attributes)
         return await super().verdict(user, attributes)
 

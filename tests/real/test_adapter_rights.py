@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from certs import CertificateAuthority
-from fedhpa.api.rights import ADAPTER_ROLE, MEMBER_METRICS, READER_ROLE, member_metrics_rights
+from fedhpa.api.rights import ADAPTER_ROLE, MEMBER_METRICS, READER_ROLE, member_rights
 from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
@@ -108,7 +108,7 @@ def printed() -> list[dict[str, Any]]:
 @asynccontextmanager
 async def granted(api: PlaneApi) -> AsyncIterator[None]:
     """The printed rights in a member, for an account that goes again: other tests count what is left."""
-    manifests = member_metrics_rights(NAMESPACE)
+    manifests = member_rights(NAMESPACE, (MEMBER_METRICS,))
     await api.apply_all([namespace(NAMESPACE), *manifests])
     try:
         yield

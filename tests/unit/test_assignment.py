@@ -43,7 +43,8 @@ def beside(*others: Place) -> list[Place]:
     return [Place(present=8, pending=4, weight=4, priority=3), *others]
 
 
-BY_WEIGHT = {10: (1, 4, 5), 2: (0, 1, 1)}
+Sizes = dict[int, tuple[int, ...]]
+BY_WEIGHT: Sizes = {10: (1, 4, 5), 2: (0, 1, 1)}
 BY_RANK = [Place(present=5, priority=3), Place(present=5, priority=2, low=2), Place(present=5, priority=1)]
 PENDING_BY_RANK = [*(Place(present=5, pending=2, priority=rank) for rank in (3, 2, 1)), Place(available=3)]
 ONE_PENDS = Place(present=6, pending=3)
@@ -52,7 +53,6 @@ APART = [Place(present=0), Place(present=1), Place(present=5)]
 CAPPED = [Place(weight=6, high=3), Place(weight=2), Place(weight=1)]
 FLOORED = [Place(weight=6), Place(weight=2), Place(weight=1, low=4)]
 
-Sizes = dict[int, tuple[int, ...]]
 # The places, the policy, and the shares of each size.
 SPLITS: dict[str, tuple[list[Place], AssignmentPolicy, Sizes]] = {
     "StaticWeighted is Apportion by the weights": (weighing(1, 2, 3), STATIC_WEIGHTED, BY_WEIGHT),

@@ -74,8 +74,8 @@ def test_long_names_of_users_are_kept_as_digests() -> None:
     for number in range(100):
         fairness.charge(User("x" * 10_000 + str(number)))
 
-    assert len(fairness._tokens) == 100
-    assert max(map(len, fairness._tokens)) <= 253
+    assert len(fairness._rates) == 100
+    assert max(map(len, fairness._rates)) <= 253
 
 
 def test_long_paths_are_not_kept() -> None:

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from fedhpa.serving.exposition import RowGauge, exposition
+from fedhpa.serving.server import RowGauge, exposition
 
 LABELS = ("namespace", "name", "cluster")
 NAME, MEANING = "fedhpa_things", 'Things, with a \\ and a "quote"\nand a second line.'

@@ -145,7 +145,7 @@ def test_the_number_of_counted_users_is_bounded() -> None:
         fairness.charge(user)
         fairness.leave(user)
 
-    assert (len(fairness._tokens), len(fairness._by_user), fairness.total) == (COUNTED_USERS, 0, 0)
+    assert (len(fairness._rates), len(fairness._by_user), fairness.total) == (COUNTED_USERS, 0, 0)
 
 
 class SilentHub(ApiClient):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedhpa.serving.garbage import GROWTH, LEAST_GROWTH, SHORT_SECONDS, Garbage
+from fedhpa.serving.process import GROWTH, LEAST_GROWTH, SHORT_SECONDS, Garbage
 
 
 class Node:

@@ -132,7 +132,9 @@ def test_a_failed_write_leaves_its_room_only_where_it_is_certain(
 
     The sum of the minima falls no further than wanted.
     """
-    assert steps(total, *bounds, **results) == expected
+    present, wanted = bounds
+
+    assert steps(total, present, wanted, **results) == expected
 
 
 def test_room_that_a_late_write_may_take_is_not_given_away() -> None:

@@ -100,9 +100,10 @@ async def test_a_failure_is_neither(memory: Memory) -> None:
         await memory.told(None)
 
 
-async def test_the_memory_is_bounded(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest entry is dropped first, and the length of a query does not change its entry's size."""
     monkeypatch.setattr(module, "MAX_ENTRIES", 3)
+    memory = Memory()
     await memory.told([1])
     for number in range(5):
         await memory.told([1], labelSelector=f"queue={number}" + "x" * 10_000)

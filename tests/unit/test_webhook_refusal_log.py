@@ -9,8 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from webhook.admission_review import Verdict
-from webhook.handlers import Review
-from webhook.refusal_log import (
+from webhook.application import (
     LINES_PER_MINUTE,
     LINES_PER_MINUTE_OF_NAMESPACE,
     MAX_KNOWN,
@@ -18,6 +17,7 @@ from webhook.refusal_log import (
     REPEAT_SECONDS,
     RefusalLog,
 )
+from webhook.handlers import Review
 
 
 class Clock:

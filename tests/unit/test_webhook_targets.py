@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fedhpa.api.autoscalers import Target
+from fedhpa.kube.resources import MAX_KINDS
 from tests.support.memory_api import MemoryApi
 from webhook.targets import (
     CALL_SECONDS,
     FOUND_SECONDS,
     MAX_CACHED,
     MAX_CALLS,
-    MAX_KINDS,
     MISSING_SECONDS,
     PATIENCE_SECONDS,
     QUIET_SECONDS,
@@ -213,7 +213,6 @@ async def test_calls_and_memory_are_bounded() -> None:
 
     assert in_flight == MAX_CALLS
     assert len(targets._answers) == MAX_CACHED
-    assert len(targets._kinds) <= MAX_KINDS
     assert len(targets._mapper._known) <= MAX_KINDS
 
 

@@ -11,7 +11,7 @@ from fedhpa.api.member_sources import MemberSources
 from tests.support.argocd_generator import RESOURCE, Panic, generate
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, cluster_object, world
 from tests.support.fakeapi import CLUSTERS, Collection, Object, eventually
-from tests.virtual.test_placements_are_published import PUBLISH, profiles, undeliver
+from tests.virtual.test_placements_are_published import PUBLISH, hosting, profiles
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -34,9 +34,7 @@ def placement(w: ControllerWorld, name: str = "shop.web") -> Object:
 
 async def test_the_generator_makes_an_application_for_each_cluster() -> None:
     """Clusters have their names in Argo CD, and each write is one that the generator can read."""
-    async with world(m1=2, m2=2, m3=0) as w:
-        profiles(w, "m1", "m2", "m3")
-        undeliver(w, "m3")
+    async with hosting(m1=2, m2=2, m3=None) as w:
         found = cluster_object(w, "m2")
         named = {**found["metadata"], "annotations": {"fedhpa.io/argocd-name": "two"}}
         w.hub.put(CLUSTERS, {**found, "metadata": named})

@@ -144,7 +144,7 @@ async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
             secrets.append(
                 membership.credentials(wanted.name, wanted.namespace, address, issued.token, notes, account)
             )
-        await hub.apply(membership.hub_namespace(wanted.namespace))
+        await hub.apply(membership.namespace_of(wanted.namespace))
         for manifest in (
             *secrets,
             *membership.secret_rights(wanted.name, wanted.namespace, wanted.controller, wanted.adapter),
@@ -171,7 +171,7 @@ async def parts(wanted: Wanted) -> list[tuple[str, list[Manifest]]]:
         for account in membership.ACCOUNTS
     ]
     hub = [
-        membership.hub_namespace(namespace),
+        membership.namespace_of(namespace),
         *(membership.credentials(name, namespace, address, account=one) for one in membership.ACCOUNTS),
         *membership.secret_rights(name, namespace, wanted.controller, wanted.adapter),
         membership.cluster(name, namespace, address),

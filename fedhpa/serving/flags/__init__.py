@@ -1,6 +1,6 @@
 """The command-line flags of the processes: their types, where values come from, and the shared flags."""
 
-from fedhpa.serving.flags.parsing import CONFIG, exit_usage, parse_flags, parse_or_exit
+from fedhpa.serving.flags.parsing import CONFIG, parse_flags
 from fedhpa.serving.flags.types import (
     Flag,
     FlagType,

@@ -71,15 +71,10 @@ def parse_or_exit(
     try:
         return parse_flags(sections, argv, os.environ if environ is None else environ, program, about)
     except ConfigError as error:
-        exit_usage(program, error)
+        print_error(program, error)
+        raise SystemExit(EXIT_USAGE) from error
     except click.exceptions.Exit as done:
         raise SystemExit(done.exit_code) from None
-
-
-def exit_usage(program: str, error: ConfigError) -> NoReturn:
-    """Prints the error as one line on stderr and exits 2."""
-    print_error(program, error)
-    raise SystemExit(EXIT_USAGE)
 
 
 def print_error(program: str, error: FedHPAError) -> None:

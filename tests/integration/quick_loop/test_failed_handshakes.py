@@ -17,6 +17,7 @@ import trustme
 import uvloop
 
 import controller.process
+import fedhpa.serving.process
 import metrics_adapter.process
 import webhook.process
 from fedhpa.api.errors import ApiError
@@ -37,7 +38,7 @@ def test_each_process_runs_on_the_quick_loop(module: ModuleType, monkeypatch: py
         started.update(settings)
         return 0
 
-    monkeypatch.setattr(module, "run_process", run)
+    monkeypatch.setattr(fedhpa.serving.process, "run_process", run)
     monkeypatch.setattr(sys, "argv", [module.__name__])
 
     with pytest.raises(SystemExit) as ended:

@@ -41,7 +41,7 @@ class Karmada(Distributed):
 
     asleep = False
 
-    def begin(self, placement: Object, schema: Object | None = None) -> None:
+    def install(self, placement: Object, schema: Object | None = None) -> None:
         """Put CRDs, namespaces, template and ResourceBinding on the hub."""
         self.refuses: dict[str, str] = {}
         self.keeps: set[str] = set()
@@ -214,6 +214,6 @@ async def karmada(
     async with AsyncExitStack() as stack:
         d = await stack.enter_async_context(distributed(folder, **replicas))
         k = Karmada(d.f)
-        k.begin(EQUAL if placement is None else placement, schema)
+        k.install(EQUAL if placement is None else placement, schema)
         await stack.enter_async_context(background(k.run()))
         yield k
