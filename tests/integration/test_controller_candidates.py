@@ -41,10 +41,13 @@ def counted(w: ControllerWorld) -> list[str]:
 
 @pytest.mark.parametrize("label", [LABEL, CLUSTER_LABEL])
 async def test_bound_clusters_count(label: str) -> None:
-    """On Karmada's hub only the clusters of the workload's ResourceBinding count."""
+    """On Karmada's hub only the clusters of the workload's ResourceBinding count. One of a workload of this
+    name in another namespace, also under the same policy, is not ours.
+    """
     async with world(m1=2, m2=2, m3=2) as w:
         w.hub.served.add(BINDINGS[0])
         w.hub.deploy(4, **{label: "p1"})
+        w.hub.put(BINDINGS, binding(label, "m2", namespace="elsewhere"))
         w.hub.put(BINDINGS, binding(label, "m1", "m3"))
         w.scale()
         async with w.controller(propagation=KARMADA):
