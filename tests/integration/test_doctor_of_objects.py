@@ -91,10 +91,10 @@ async def test_a_tenant_checks_his_namespace(made: Installation) -> None:
 async def test_an_object_that_nobody_looked_at_is_not_healthy(made: Installation) -> None:
     """Nothing else is broken, but an object without a status does nothing."""
     made.store.create(FHPAS, federated_hpa("new", scaleTargetRef={**REFERENCE, "name": "new"}))
-    made.plane.members["m1"].store.create(
-        DEPLOYMENTS, {**deployment(), "metadata": {"namespace": "shop", "name": "new"}}
-    )
+    workloads = made.plane.members["m1"].store
+    workloads.create(DEPLOYMENTS, {**deployment(), "metadata": {"namespace": "shop", "name": "new"}})
     report = await made.diagnosis()
+    workloads.remove(DEPLOYMENTS, "shop", "new")
 
     assert [(each.id, each.subject) for each in report.findings] == [("object-not-ready", "fhpa shop/new")]
     assert report.findings[0].what == "It has no status yet: no controller has looked at it."

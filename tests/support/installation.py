@@ -65,7 +65,7 @@ BREAKABLE: Final = (
     FHPAS, CRONS, DEPLOYMENTS, CLUSTERS, SECRETS, LEASES, API_SERVICES, VALIDATING, MUTATING, CONFIG_MAPS,
     CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, CRDS, HPAS, ("", "services"), ("", "events"),
 )  # fmt: skip
-BREAKABLE_IN_MEMBERS: Final = (CLUSTER_ROLES, DEPLOYMENTS, HPAS)
+BREAKABLE_IN_MEMBERS: Final = (CLUSTER_ROLES, HPAS)
 
 
 class Installation:
@@ -184,7 +184,7 @@ class Installation:
         ]
 
     async def restore(self) -> None:
-        """Undoes everything that a test broke."""
+        """Undoes everything that a test broke, except the workloads of members."""
         for store, collections in self._saved:
             for collection, saved in collections.items():
                 bring_back(store, collection, saved)
