@@ -190,7 +190,6 @@ async def test_processes_of_different_kinds_lead_and_work_at_once(tmp_path: Path
     ("first", "second", "shared", "free"),
     [
         ("federatedhpa", "federatedhpa", LEASE, None),
-        ("cronfederatedhpa", "cronfederatedhpa", CRON_LEASE, None),
         ("federatedhpa,cronfederatedhpa", "cronfederatedhpa", CRON_LEASE, None),
         ("cronfederatedhpa", "federatedhpa,cronfederatedhpa", CRON_LEASE, LEASE),
     ],
