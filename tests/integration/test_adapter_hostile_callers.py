@@ -43,7 +43,7 @@ API = "/apis/metrics.k8s.io/v1beta1"
 CUSTOM_GROUP = "custom.metrics.k8s.io"
 CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
-# What the adapter asks a member for on its own schedule.
+# Paths that the adapter reads on its own schedule.
 OF_DISCOVERY = {"/readyz", API, f"/apis/{CUSTOM_GROUP}", EXTERNAL}
 
 

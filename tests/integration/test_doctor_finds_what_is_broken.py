@@ -490,7 +490,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("object-not-ready", unready("FailedGetResourceMetric", "no metrics", **metric("cpu"))),
     ],
 }
-# What `restore` does not undo: the clock of a member, and objects that wait for a finalizer.
+# `restore` undoes neither the clock of a member nor objects that wait for a finalizer.
 UNDOING: dict[Break, Break] = {
     old_metrics: metrics_again,
     deletion_that_waits: deletion_that_ends,

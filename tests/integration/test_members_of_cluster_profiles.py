@@ -123,7 +123,7 @@ async def test_a_token_is_renewed_after_a_401(tmp_path: Path, monkeypatch: pytes
         await fleet.ready("m1")
 
 
-# What a plugin does, and words of the reason. Other faults: test_exec_plugins_end.py.
+# The commands of a plugin, and words of the reason. Other faults are in test_exec_plugins_end.py.
 FAULTS = {
     "hangs": ("sleep 1000", "no answer within 1 s"),
     "forks": ("sleep 1000 & echo $! > {folder}/child; exit 1", "no answer within 1 s"),

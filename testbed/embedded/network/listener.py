@@ -5,7 +5,7 @@ from types import TracebackType
 
 from aiohttp import web
 
-from testbed.stage.ports import held
+from testbed.stage import held
 
 HOST = "127.0.0.1"
 
