@@ -60,6 +60,8 @@ SHARED_FIXTURES = (
     ),
     ("tests/real/test_chart_renders.py",),
     ("tests/real/",),
+    ("tests/integration/test_doctor_command.py",),
+    ("tests/integration/test_doctor_of_objects.py",),
     ("tests/integration/test_embedded_up.py",),
     ("tests/integration/test_values_through_the_hub.py",),
     ("tests/integration/test_wheel_runs_elsewhere.py",),

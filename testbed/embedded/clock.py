@@ -1,7 +1,5 @@
 """The clock of an embedded plane that is given no other one."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 

@@ -81,5 +81,4 @@ class Plane:
 
     def set_demand(self, namespace: str, name: str, millis: int, cluster: str = "") -> None:
         """Set the CPU demand on a workload, in milli-units: on all members, or in addition on one."""
-        load = self.members[cluster].load if cluster else self.load
-        load.demand(namespace, name, millis)
+        (self.members[cluster].load if cluster else self.load).demand(namespace, name, millis)

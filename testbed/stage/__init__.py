@@ -5,7 +5,7 @@ product's three processes.
 from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.control import COMMANDS, add_commands, carry_out, ready_pods
 from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
-from testbed.stage.ports import free_port
+from testbed.stage.ports import free_port, held
 from testbed.stage.processes import CONTROLLER, Processes
 from testbed.stage.registrations import (
     MEMBER_USER,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -25,7 +23,7 @@ from tests.support.adapter.process import (
     world,
 )
 from tests.support.fake_responses import with_list_head
-from tests.support.fakeapi import PATIENCE, FakeApi, eventually, fake_api, join
+from tests.support.fakeapi import FakeApi, eventually, fake_api, join
 
 # Seconds that a request waits for a hanging member.
 SHORT = "--member-deadline=500ms"
@@ -204,16 +202,6 @@ async def test_losing_the_hub_clears_readiness_until_it_is_back(
         await eventually(lambda: adapter.health.ready)
 
 
-async def test_a_restarted_adapter_serves_again(fleet: Fleet) -> None:
-    """The adapter keeps no state between runs."""
-    names = []
-    for _ in range(2):
-        async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
-            names.append((await caller.call("GET", PODS_PATH, JANE)).names)
-
-    assert names[0] == names[1] == ["member1/shop/web", "member2/shop/db", "member2/shop/web"]
-
-
 async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fleet, caller: Caller) -> None:
     """If the items lack their pods' labels, the member receives the selector."""
     unlabelled = with_list_head(PODS_PATH, {"items": [pod_metrics("web")]})
@@ -223,28 +211,3 @@ async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fle
 
     assert answer.names == ["member1/shop/web", "member2/shop/web"]
     assert [query.get("labelSelector") for query in fleet.second.queries(PODS_PATH)] == [None, "app=web"]
-
-
-async def test_the_adapter_tells_who_is_up(fleet: Fleet, caller: Caller) -> None:
-    """Authorized clients can read fedhpa_adapter_member_up on the secure port."""
-    fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
-    await caller.call("GET", PODS_PATH, JANE)
-
-    text = ""
-    async with asyncio.timeout(PATIENCE):
-        while 'fedhpa_adapter_member_up{cluster="member2"} 0.0' not in text:
-            await asyncio.sleep(0.1)
-            text = (await caller.call("GET", "/metrics", JANE)).body.decode()
-
-    assert 'fedhpa_adapter_member_up{cluster="member1"} 1.0' in text
-    counted = 'fedhpa_adapter_requests_total{api="metrics.k8s.io",code="200",resource="pods",verb="list"} 1.0'
-    assert counted in text
-
-
-async def test_an_adapter_that_stops_refuses_connections(fleet: Fleet) -> None:
-    """The port is closed after the drain."""
-    async with fleet.world.adapter() as adapter:
-        port = adapter.server.port
-    async with aiohttp.ClientSession() as session:
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await session.get(f"https://127.0.0.1:{port}/livez")

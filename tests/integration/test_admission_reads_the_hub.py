@@ -260,3 +260,50 @@ async def test_an_invalid_kubeconfig_ends_the_process_at_once(tmp_path: Path) ->
             pass
 
     assert raised.group_contains(ConfigError, match="no such file")
+
+
+def cluster(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"syncMode": "Push"},
+    }
+
+
+async def test_an_unknown_cluster_gets_a_warning(plane: ControlPlane, tmp_path: Path, hub: PlaneApi) -> None:
+    """The warning names the field. It ends when a matching cluster is registered. A hub without the API of
+    clusters gets none.
+    """
+    await hub.apply(deployment())
+    gold = {"labelSelector": {"matchLabels": {"tier": "gold"}}}
+    preferences = [{"targetCluster": gold}]
+    odd = fhpa(
+        "odd",
+        clusterAffinity={"clusterNames": ["member1", "membr2"]},
+        federatedHPAAssignment={"clusterAutoscalingPreference": preferences},
+    )
+    expected = [
+        ('spec.clusterAffinity.clusterNames[1]: "membr2" is not a known cluster; known: member1'),
+        (
+            "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].targetCluster: "
+            "selects no known cluster; known: member1"
+        ),
+    ]
+    async with admitting(plane, tmp_path):
+        without_the_api = await warned(hub, odd)
+    await hub.apply(crd.custom_resource_definition(crd.CLUSTER))
+    async with admitting(plane, tmp_path):
+        await hub.apply(cluster("member1", tier="iron"))
+
+        async def both_warnings() -> bool:
+            return await warned(hub, odd) == expected
+
+        await soon(both_warnings, what="both selections are warned about", seconds=PATIENCE)
+        await hub.apply(cluster("membr2", tier="gold"))
+
+        async def silent() -> bool:
+            return await warned(hub, odd) == []
+
+        await soon(silent, what="the new cluster is known", seconds=PATIENCE)
+    assert without_the_api == []

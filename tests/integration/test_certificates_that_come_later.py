@@ -18,6 +18,7 @@ from fedhpa.serving.tls import ServingTls, TlsFiles
 from metrics_adapter.process import Adapter
 from metrics_adapter.settings import FLAGS as ADAPTER_FLAGS
 from testbed.stage import free_port
+from tests.support import kept_certificates
 from tests.support.fakeapi import fake_api
 from tests.support.timing import eventually
 from webhook.process import Webhook, serve
@@ -26,22 +27,14 @@ from webhook.settings import FLAGS
 NO_LISTENERS = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 
 
-def mount(folder: Path, authority: CertificateAuthority | None, version: str) -> None:
-    """Writes a Secret as kubelet does: into a new folder, to which `..data` then points.
-
-    Without an authority the files are empty, as those of a Secret that was created without content.
-    """
-    target = folder / f"..{version}"
-    target.mkdir(parents=True)
+def mount(folder: Path, authority: CertificateAuthority | None, version: int) -> None:
+    """Mounts a Secret. Without an authority it has no content, as one that was created empty."""
     pair = None if authority is None else authority.issue_server("a", dns=["localhost"], ips=["127.0.0.1"])
-    (target / "tls.crt").write_bytes(b"" if pair is None else pair.cert_pem)
-    (target / "tls.key").write_bytes(b"" if pair is None else pair.key_pem)
-    fresh = folder / "..data_tmp"
-    fresh.symlink_to(target.name)
-    fresh.replace(folder / "..data")
-    for name in ("tls.crt", "tls.key"):
-        if not (folder / name).is_symlink():
-            (folder / name).symlink_to(Path("..data") / name)
+    files = {
+        "tls.crt": b"" if pair is None else pair.cert_pem,
+        "tls.key": b"" if pair is None else pair.key_pem,
+    }
+    kept_certificates.mount(folder, version, files)
 
 
 async def text(url: str, authority: CertificateAuthority | None = None) -> tuple[int, str]:
@@ -58,7 +51,7 @@ async def test_the_webhook_waits_for_its_certificate(tmp_path: Path, empty_files
     folder, port = tmp_path / "tls", free_port()
     folder.mkdir()
     if empty_files:
-        mount(folder, None, "1")
+        mount(folder, None, 1)
     flags = [
         f"--cert-dir={folder}",
         "--bind-address=127.0.0.1",
@@ -88,7 +81,7 @@ async def test_the_webhook_waits_for_its_certificate(tmp_path: Path, empty_files
             status, body = await text(f"http://127.0.0.1:{port}/readyz")
             signals.reload()  # SIGHUP changes nothing while it waits
             authority = CertificateAuthority.create("ca")
-            mount(folder, authority, "2")
+            mount(folder, authority, 2)
             await started.wait()
             served = await text(f"https://127.0.0.1:{found[0].server.port}/readyz", authority)
             signals.stop.set()
@@ -131,7 +124,7 @@ async def test_the_adapter_waits_for_its_certificate(tmp_path: Path) -> None:
             await eventually(lambda: any("clusters" in seen.path for seen in hub.seen))
             assert not entered.is_set()
             adapter.tls.trust_clients(clients.bundle_pem)
-            mount(tmp_path, authority, "1")
+            mount(tmp_path, authority, 1)
             await entered.wait()
             roots = ssl.create_default_context(cadata=authority.bundle_pem.decode())
             clients.issue_client("jane").save(tmp_path / "jane")
@@ -141,20 +134,6 @@ async def test_the_adapter_waits_for_its_certificate(tmp_path: Path) -> None:
         finally:
             task.cancel()
             await asyncio.wait([task])
-
-
-async def test_the_switch_of_a_mounted_secret_is_seen(tmp_path: Path) -> None:
-    """Only the link `..data` changes, and both files with it."""
-    first, second = CertificateAuthority.create("first"), CertificateAuthority.create("second")
-    mount(tmp_path, first, "1")
-    tls = ServingTls(TlsFiles(tmp_path / "tls.crt", tmp_path / "tls.key"))
-    with capture_logs() as logs:
-        task = asyncio.create_task(tls.watch(0.01))
-        try:
-            mount(tmp_path, second, "2")
-            await eventually(lambda: [each["event"] for each in logs] == ["serving certificate loaded"])
-        finally:
-            task.cancel()
 
 
 async def test_rubbish_in_the_secret_is_named_once(tmp_path: Path) -> None:

@@ -104,30 +104,27 @@ HPAS_PATH = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/shop/federatedhpas
 COMMANDS = [("explain", "fhpa/web"), ("record", "fhpa/web"), ("preview", "-f", "{}", "--propagation=direct")]
 
 
+REMEDIES = {
+    401: "log in again, or correct --kubeconfig or --context",
+    403: "ask an administrator of the hub for this right, or choose another --context",
+    500: "run the command again",
+    404: "the hub does not serve this kind: choose another --context, or see how to install it ",
+}
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
-@pytest.mark.parametrize(
-    ("status", "remedy"),
-    [
-        (401, "log in again, or correct --kubeconfig or --context"),
-        (403, "ask an administrator of the hub for this right, or choose another --context"),
-        (500, "run the command again"),
-        (404, "the hub does not serve this kind: choose another --context, or see how to install it "),
-    ],
-)
-async def test_a_refusal_of_the_hub_is_one_line(
-    tmp_path: Path, command: tuple[str, ...], status: int, remedy: str
-) -> None:
+async def test_a_refusal_of_the_hub_is_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     """The line names the object and the remedy, and the exit code is 2."""
     changed = tmp_path / "changed.yaml"
     changed.write_text(yaml.safe_dump(federated_hpa()))
     async with world_on_sockets() as w:
-        w.hub.faults.status[f"{HPAS_PATH}/web"] = status
-        arguments = (part.format(changed) for part in command)
-        ran = await fedhpa_thread(*arguments, "--kubeconfig", str(kubeconfig(w.hub, tmp_path)))
+        for status, remedy in REMEDIES.items():
+            w.hub.faults.status[f"{HPAS_PATH}/web"] = status
+            ran = await fedhpa(w, tmp_path, *(part.format(changed) for part in command))
 
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
-    assert ran.err.startswith("fedhpa: cannot read FederatedHPA shop/web: ")
-    assert remedy in ran.err
+            assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1), status
+            assert ran.err.startswith("fedhpa: cannot read FederatedHPA shop/web: ")
+            assert remedy in ran.err
 
 
 async def test_a_hub_that_is_down_is_one_line(tmp_path: Path) -> None:

@@ -156,21 +156,6 @@ async def test_an_interrupted_command_says_how_to_continue(hub: FakeApi, kubecon
     assert b"Traceback" not in rest
 
 
-async def test_a_foreign_ca_is_never_replaced(
-    hub: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A Secret without our label may be cert-manager's."""
-    await keep(hub)
-    foreign: Any = copy.deepcopy(hub.find(SECRETS, "fedhpa-ca", NAMESPACE))
-    del foreign["metadata"]["labels"]
-    hub.put(SECRETS, foreign)
-    stored = copy.deepcopy(hub.find(SECRETS, "fedhpa-ca", NAMESPACE))
-
-    assert await command("rotate-ca", f"--kubeconfig={kubeconfig}") == 2
-    assert "it has no label app.kubernetes.io/part-of=fedhpa" in capsys.readouterr().err
-    assert hub.find(SECRETS, "fedhpa-ca", NAMESPACE) == stored
-
-
 async def test_problems_are_shown_with_exit_code_1(
     hub: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -163,16 +163,16 @@ async def test_a_hub_that_drops_taints_is_named(tmp_path: Path) -> None:
     assert "the hub drops spec.taints of Cluster member2" in ran.err
 
 
-@pytest.mark.parametrize("command", ["cordon", "drain", "uncordon"])
-async def test_a_wrong_name_is_named(tmp_path: Path, command: str) -> None:
+async def test_a_wrong_name_is_named(tmp_path: Path) -> None:
     async with started_hub(tmp_path) as hub:
-        unknown = await fedhpa(hub, command, "nosuch")
-        no_name = await fedhpa(hub, command, "No.Name")
+        for command in ("cordon", "drain", "uncordon"):
+            unknown = await fedhpa(hub, command, "nosuch")
+            no_name = await fedhpa(hub, command, "No.Name")
 
-    assert (unknown.code, no_name.code) == (2, 2)
-    assert "Cluster nosuch" in unknown.err
-    assert unknown.err.endswith("not found: see the names with: kubectl get clusters\n")
-    assert no_name.err.startswith("fedhpa: CLUSTER='No.Name': a lowercase RFC 1123 label")
+            assert (unknown.code, no_name.code) == (2, 2), command
+            assert "Cluster nosuch" in unknown.err
+            assert unknown.err.endswith("not found: see the names with: kubectl get clusters\n")
+            assert no_name.err.startswith("fedhpa: CLUSTER='No.Name': a lowercase RFC 1123 label")
 
 
 @pytest.mark.parametrize("timeout", ["soon", "0s", "-1m"])
@@ -185,20 +185,19 @@ async def test_a_wrong_timeout_is_named(timeout: str) -> None:
     assert unused.err == "fedhpa: --timeout: is for --drain, which is not set\n"
 
 
-@pytest.mark.parametrize("command", [("cordon",), ("drain",), ("drain", "--dry-run"), ("unjoin", "--drain")])
-async def test_what_karmada_places_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
+async def test_what_karmada_places_is_refused(tmp_path: Path) -> None:
     """Nothing is written, and the message has the objects and the placement to write."""
     placed = status(THREE, summary={"propagation": "karmada"})
     many: dict[str, Any] = {f"w{number:02}": ({}, placed) for number in range(12)}
-    async with started_hub(tmp_path, **many) as hub:
-        ran = await fedhpa(hub, *command, "member2")
-        async with hub.api() as api:
-            assert (await api.get(f"{CLUSTERS}/member2"))["metadata"]["generation"] == 1
+    async with started_hub(tmp_path, **many) as hub, hub.api() as api:
+        for command in (("cordon",), ("drain",), ("drain", "--dry-run"), ("unjoin", "--drain")):
+            ran = await fedhpa(hub, *command, "member2")
 
-    assert (ran.code, ran.out) == (1, "")
-    assert "shop/w00, shop/w01" in ran.err
-    assert "and 2 more" in ran.err
-    assert ran.err.endswith("spec:\n  placement:\n    clusterAffinity:\n      exclude: [member2]\n")
+            assert (await api.get(f"{CLUSTERS}/member2"))["metadata"]["generation"] == 1
+            assert (ran.code, ran.out) == (1, ""), command
+            assert "shop/w00, shop/w01" in ran.err
+            assert "and 2 more" in ran.err
+            assert ran.err.endswith("spec:\n  placement:\n    clusterAffinity:\n      exclude: [member2]\n")
 
 
 async def test_a_drain_prints_a_line_for_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,6 @@ from tests.support.rules import CRONS, bounds, put_rules, stored
 # Several processes on a busy machine.
 eventually = functools.partial(fakeapi.eventually, within=20.0)
 
-# For processes that shall lose a Lease. Other Leases outlast any pause of the machine, and are released.
-SHORT_LEASE = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s")
 LEASE = "fedhpa-controller-0-of-1"
 CRON_LEASE = "fedhpa-controller-cron-0-of-1"
 
@@ -105,43 +103,6 @@ async def test_only_the_leader_writes(tmp_path: Path) -> None:
         assert alone == {"Bearer first"}
         assert writers(w, since) == {"Bearer third"}
         assert holder(w) == ""
-
-
-async def test_follower_takes_over_at_once_after_a_clean_end(tmp_path: Path) -> None:
-    """A leader that ends releases its Lease, so the next one leads before it expires."""
-    async with world_on_sockets(m1=2) as w:
-        w.scale()
-        async with process(w, tmp_path, "first") as first:
-            await eventually(lambda: w.status())
-            leading = holder(w)
-            async with process(w, tmp_path, "second"):
-                await eventually(lambda: w.hub.request_count("GET", LEASE) >= 3)
-                first.stop.set()
-                await eventually(lambda: holder(w) not in ("", leading))
-                since = len(w.hub.seen)
-                w.load(200)
-                await eventually(lambda: w.replicas == {"m1": 4})
-                await eventually(lambda: w.status()["desiredReplicas"] == 4)
-
-        assert writers(w, since) == {"Bearer second"}
-
-
-async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
-    """A process that can no longer renew its Lease stops working."""
-    async with world_on_sockets(m1=2) as w:
-        w.scale()
-        async with process(w, tmp_path, "first", *SHORT_LEASE):
-            await eventually(lambda: w.status())
-            w.hub.refused[("PUT", LEASE)] = 500
-            await eventually(lambda: w.members["m1"].watching == 0)
-            since = len(w.hub.seen)
-            w.load(400)
-            await eventually(lambda: w.hub.request_count("GET", LEASE) > 10)
-            idle = writers(w, since), w.replicas
-            w.hub.refused.clear()
-            await eventually(lambda: w.replicas == {"m1": 6})
-
-        assert idle == (set(), {"m1": 2})
 
 
 async def test_pause_takes_no_lease(tmp_path: Path) -> None:
@@ -229,7 +190,6 @@ async def test_processes_of_different_kinds_lead_and_work_at_once(tmp_path: Path
     ("first", "second", "shared", "free"),
     [
         ("federatedhpa", "federatedhpa", LEASE, None),
-        ("cronfederatedhpa", "cronfederatedhpa", CRON_LEASE, None),
         ("federatedhpa,cronfederatedhpa", "cronfederatedhpa", CRON_LEASE, None),
         ("cronfederatedhpa", "federatedhpa,cronfederatedhpa", CRON_LEASE, LEASE),
     ],
@@ -260,36 +220,3 @@ async def test_new_leader_writes_no_status_that_says_nothing_new() -> None:
             await w.reconciles(controller)
 
         assert w.status_writes == 1
-
-
-async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
-    """A process survives the loss of its hub, scales nothing in between, and continues afterwards."""
-    async with world_on_sockets(m1=2) as w:
-        w.scale()
-        async with process(w, tmp_path, "first", *SHORT_LEASE):
-            await eventually(lambda: w.status())
-            await w.hub.stop()
-            await eventually(lambda: w.members["m1"].watching == 0)
-            w.load(200)
-            idle = w.replicas
-            await w.hub.start()
-            await eventually(lambda: w.replicas == {"m1": 4})
-
-        assert idle == {"m1": 2}
-
-
-@pytest.mark.looptime(noop_cycles=0)
-async def test_share_of_an_absent_member_survives_a_restart() -> None:
-    """The share written right before a member became unavailable is known after a restart."""
-    async with world(m1=2, m2=2) as w:
-        w.load(400)
-        w.scale(maxReplicas=8)
-        async with w.controller(sync_period=60.0):
-            await eventually(lambda: w.status().get("desiredReplicas") == 8)
-        await w.members["m2"].stop()
-        async with w.controller() as controller:
-            await eventually(lambda: w.state("m2") == "Missing")
-            await eventually(lambda: w.status()["currentReplicas"] == 8)
-            await w.reconciles(controller)
-
-        assert w.replicas == {"m1": 4, "m2": 4}

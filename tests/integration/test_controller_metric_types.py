@@ -312,30 +312,37 @@ async def test_values_of_others_pods_are_ignored() -> None:
         assert current(w)[0]["pods"]["current"] == {"averageValue": "10"}
 
 
-async def test_pod_with_two_values_is_an_error() -> None:
-    """Two different values of one pod are an error."""
+ERRORS = [
+    (by_pods(), "FailedGetPodsMetric", "pod web-0 has two values of qps"),
+    # As with Kubernetes.
+    (
+        by_object(SERVICE, averageValue="10"),
+        "FailedGetObjectMetric",
+        "returned 2 results when we asked for exactly one",
+    ),
+    (
+        by_object({**SERVICE, "kind": "Wonder"}, averageValue="10"),
+        "FailedGetObjectMetric",
+        "unable to map kind Wonder",
+    ),
+]
+
+
+@pytest.mark.parametrize(("metric", "reason", "text"), ERRORS, ids=["pod", "object", "kind"])
+async def test_a_metric_that_is_no_one_value_is_an_error(metric: Object, reason: str, text: str) -> None:
+    """Two values of one pod or object, and a kind that the member does not serve."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_pods(member, 0)
+        serve_object(member, "services/web", 1_000, 2_000)
         items = [value("qps", milli, kind="Pod", name="web-0") for milli in (1_000, 90_000)]
         member.answers[pods_path()] = lambda: {"items": items}
-        w.scale(metrics=[by_pods()])
+        w.scale(metrics=[metric])
         async with w.controller():
-            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetPodsMetric")
+            await eventually(lambda: w.condition("ScalingActive")[1] == reason)
 
-        assert "pod web-0 has two values of qps" in w.condition("ScalingActive")[2]
+        assert text in w.condition("ScalingActive")[2]
         assert w.replicas == {"m1": 2}
-
-
-async def test_object_with_two_values_is_an_error() -> None:
-    """Several values for one object are an error, as with Kubernetes."""
-    async with world(m1=2) as w:
-        serve_object(w.members["m1"], "services/web", 1_000, 2_000)
-        w.scale(metrics=[by_object(SERVICE, averageValue="10")])
-        async with w.controller():
-            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetObjectMetric")
-
-        assert "returned 2 results when we asked for exactly one" in w.condition("ScalingActive")[2]
 
 
 async def test_bad_metric_selector_is_the_metrics_fault() -> None:
@@ -370,17 +377,6 @@ async def test_names_stay_inside_their_path_segment() -> None:
             if seen.path != IDENTITY_PATH
         )
         assert "'..' is no name of a Kubernetes object" in w.condition("ScalingActive")[2]
-
-
-async def test_object_of_a_kind_that_nobody_knows_is_an_error() -> None:
-    """The condition names a kind that the member does not serve."""
-    async with world(m1=2) as w:
-        serve_custom(w.members["m1"], "v1beta2")
-        w.scale(metrics=[by_object({**SERVICE, "kind": "Wonder"}, averageValue="10")])
-        async with w.controller():
-            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetObjectMetric")
-
-        assert "unable to map kind Wonder" in w.condition("ScalingActive")[2]
 
 
 async def test_hung_adapter_costs_its_deadline_once() -> None:

@@ -87,19 +87,6 @@ async def test_emptied_answers_are_no_idle_pods(lose: Callable[[Plane], None]) -
         assert w.replicas == {"m1": 4, "m2": 4}
 
 
-async def test_no_metrics_at_all_scale_nothing() -> None:
-    """If no member has metrics, no size is computed, and the condition gives the reason."""
-    async with world(m1=4, m2=4) as w:
-        w.scale()
-        for member in w.members.values():
-            member.faults.status[METRICS_PATH] = 503
-        async with w.controller() as controller:
-            await w.reconciles(controller)
-
-        assert w.condition("ScalingActive")[:2] == ("False", "FailedGetResourceMetric")
-        assert w.replicas == {"m1": 4, "m2": 4}
-
-
 async def test_deregistered_member_is_not_missed() -> None:
     """A deleted Cluster is no candidate, and its workload stays as it is until the Cluster is back."""
     async with world(m1=4, m2=4) as w:

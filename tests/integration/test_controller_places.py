@@ -6,38 +6,10 @@ from typing import Any
 
 import pytest
 
-from fedhpa.api.times import format_time
-from tests.support.controller import LONG_AGO, ControllerWorld, Plane, cluster_object, world
-from tests.support.fakeapi import CLUSTERS, PODS, eventually
+from tests.support.controller import ControllerWorld, cluster_object, world
+from tests.support.fakeapi import CLUSTERS, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
-
-
-def full_at(w: ControllerWorld, member: str, room: int, since: str = LONG_AGO) -> None:
-    """From now on the member's nodes take at most this many pods."""
-    plane = w.members[member]
-    spread = plane.resized
-
-    def resized() -> None:
-        refuse(plane, room, since)
-        spread()
-
-    plane.resized = resized
-    resized()
-
-
-def refuse(plane: Plane, room: int, since: str) -> None:
-    """Make all pods beyond the capacity unschedulable."""
-    waiting = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "lastTransitionTime": since,
-    }
-    for pod in plane.all(PODS):
-        if int(pod["metadata"]["name"].rpartition("-")[2]) >= room and pod["status"]["phase"] != "Pending":
-            status = {"phase": "Pending", "conditions": [waiting]}
-            plane.put(PODS, {**pod, "status": status})
 
 
 def has_room(w: ControllerWorld, member: str, milli: int) -> None:
@@ -61,49 +33,6 @@ def assignment(kind: str, **priorities: int) -> dict[str, Any]:
         "minimumPolicy": "Exact",
         "clusterAutoscalingPreference": preferences,
     }
-
-
-async def test_pods_without_a_node_are_placed_elsewhere() -> None:
-    """Three of five pods stay pending in m1: two move to m2 once, with an event, and the size stays."""
-    async with world(m1=5, m2=2) as w:
-        full_at(w, "m1", 2)
-        w.scale()
-        async with w.controller() as controller:
-            await eventually(lambda: w.replicas == {"m1": 3, "m2": 5})
-            await w.reconciles(controller, 5)
-
-        assert w.events("ReplicasMoved") == ["m1 is stuck: m1 5 -> 3, m2 2 -> 5"]
-        assert w.events("SuccessfulRescale") == []
-        assert [plane.request_count("PUT", "/scale") for plane in w.members.values()] == [1, 1]
-        assert w.replicas == {"m1": 3, "m2": 5}
-        assert "lastScaleTime" not in w.status()
-        assert {entry["name"]: entry["currentReplicas"] for entry in w.status()["clusters"]} == w.replicas
-
-
-async def test_pods_may_wait_for_the_delay() -> None:
-    """With autoscaleMultiClusterDelay pending pods move only after that time."""
-    async with world(m1=4, m2=2) as w:
-        full_at(w, "m1", 2, since=format_time(w.clock.wall()))
-        began = w.clock.wall()
-        w.scale(autoscaleMultiClusterDelay=30)
-        async with w.controller(sync_period=1.0):
-            await eventually(lambda: w.replicas == {"m1": 3, "m2": 4}, 60.0)
-
-        assert 30 <= w.clock.wall() - began <= 33
-
-
-async def test_pods_with_nowhere_to_go_stay() -> None:
-    """If no other cluster has capacity, pending pods are not moved."""
-    async with world(m1=4, m2=2) as w:
-        has_room(w, "m1", 0)
-        has_room(w, "m2", 50)
-        full_at(w, "m1", 2)
-        w.scale()
-        async with w.controller() as controller:
-            await w.reconciles(controller, 8)
-
-        assert [plane.request_count("PUT", "/scale") for plane in w.members.values()] == [0, 0]
-        assert w.events("ReplicasMoved") == []
 
 
 async def test_the_highest_priority_is_filled_first() -> None:

@@ -25,32 +25,6 @@ def duplicate(w: ControllerWorld) -> None:
     w.hub.resized = spread
 
 
-async def test_usage_above_target_scales_up_to_equal_parts() -> None:
-    """Usage of twice the target doubles the sum once, and the smaller member gets more."""
-    async with world(m1=3, m2=1) as w:
-        w.load(400)
-        w.scale()
-        async with w.controller() as controller:
-            await eventually(lambda: w.status().get("currentReplicas") == 8)
-            await w.reconciles(controller)
-
-        assert w.replicas == {"m1": 4, "m2": 4}
-        assert [member.request_count("PUT", "/scale") for member in w.members.values()] == [1, 1]
-
-
-async def test_usage_below_target_scales_down() -> None:
-    """Without a window for scale-down, half the target halves the sum at once."""
-    async with world(m1=4, m2=4) as w:
-        w.load(200)
-        w.scale()
-        async with w.controller():
-            await eventually(lambda: w.replicas == {"m1": 2, "m2": 2})
-            await eventually(lambda: w.status().get("currentReplicas") == 4)
-
-        (event,) = w.events("SuccessfulRescale")
-        assert event == "New size: 4; reason: All metrics below target; m1 4 -> 2, m2 4 -> 2"
-
-
 async def test_status_tells_what_was_done_and_why() -> None:
     """After a scale-up the status has the sizes, the conditions, each cluster and the decision."""
     async with world(m1=2, m2=2) as w:
@@ -112,18 +86,6 @@ async def test_template_is_scaled_for_all_members_at_once() -> None:
         assert [member.writes for member in w.members.values()] == [[], []]
 
 
-async def test_quiet_world_writes_status_once() -> None:
-    """Many reconciles without a change write one status and no event."""
-    async with world(m1=2, m2=2) as w:
-        w.scale()
-        async with w.controller() as controller:
-            await w.reconciles(controller, 6)
-
-        assert w.status_writes == 1
-        assert w.events() == []
-        assert w.replicas == {"m1": 2, "m2": 2}
-
-
 async def test_changed_spec_is_looked_at_at_once() -> None:
     """A changed maximum applies at once, not after the period."""
     async with world(m1=4, m2=4) as w:
@@ -132,14 +94,6 @@ async def test_changed_spec_is_looked_at_at_once() -> None:
             await eventually(lambda: w.status().get("currentReplicas") == 8)
             w.scale(maxReplicas=6)
             await eventually(lambda: w.replicas == {"m1": 3, "m2": 3})
-
-
-async def test_own_period_goes_before_the_controllers() -> None:
-    """spec.syncPeriodSeconds replaces the controller's period."""
-    async with world(m1=1) as w:
-        w.scale(syncPeriodSeconds=1)
-        async with w.controller(sync_period=60.0) as controller:
-            await w.reconciles(controller, 2)
 
 
 async def test_dry_run_shows_and_does_not_write() -> None:
@@ -160,19 +114,6 @@ async def test_dry_run_shows_and_does_not_write() -> None:
         assert w.replicas == {"m1": 2, "m2": 2}
         assert [member.writes for member in w.members.values()] == [[], []]
         assert w.record()["decision"]["rescale"] is False
-
-
-async def test_pause_writes_nothing_anywhere() -> None:
-    """With --pause nothing is written, and the decision is in the series."""
-    async with world(m1=2, m2=2) as w:
-        w.load(400)
-        w.scale()
-        async with w.controller(paused=True) as controller:
-            await w.reconciles(controller)
-            desired = controller.value("fedhpa_controller_desired_replicas")
-
-        assert desired == 8.0
-        assert [api.writes for api in (w.hub, *w.members.values())] == [[], [], []]
 
 
 async def test_deleted_object_is_left_alone() -> None:

@@ -86,19 +86,6 @@ async def test_refused_write_is_told_and_not_remembered() -> None:
         assert w.replicas == {"m1": 4, "m2": 4}
 
 
-async def test_one_refusing_member_leaves_the_rest_to_the_other() -> None:
-    """Replicas that one member refuses go to the other by a later decision."""
-    async with world(m1=2, m2=2) as w:
-        w.load(400)
-        w.members["m2"].refused[SCALE_WRITE] = 403
-        w.scale()
-        async with w.controller():
-            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedUpdateScale")
-            await eventually(lambda: w.replicas["m1"] >= 6)
-
-        assert w.replicas["m2"] == 2
-
-
 async def test_status_that_is_refused_does_not_stop_the_scaling() -> None:
     """If the hub refuses statuses, the workload is scaled all the same, and each reconcile tries again."""
     async with world(m1=2, m2=2) as w:

@@ -28,6 +28,8 @@ from tests.support.installation import (
     CRONS,
     FHPAS,
     LEASES,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     VALIDATING,
     Installation,
@@ -37,8 +39,9 @@ from tests.support.installation import (
 from tests.support.nightly import NIGHTLY
 from tests.support.plane_faults import Fault, faults_of
 
-ROLES = ("rbac.authorization.k8s.io", "roles")
-ROLE_BINDINGS = ("rbac.authorization.k8s.io", "rolebindings")
+# For tests that share the installation of the file.
+shared = pytest.mark.asyncio(loop_scope="module")
+
 TEN = tuple(f"m{number}" for number in range(10))
 
 
@@ -54,16 +57,16 @@ async def found(made: Installation, kubeconfig: Path, *, seconds: float = 3.0) -
         return [each.id for each in (await examine(client, seconds=seconds, clock=SYSTEM)).findings]
 
 
-async def test_a_sound_installation_is_two_lines(tmp_path: Path) -> None:
+@shared
+async def test_a_sound_installation_is_two_lines(made: Installation) -> None:
     """The first line is the context and the server. Exit code 0 without a finding, 1 with one."""
-    async with installation(tmp_path) as made:
-        config = ("--kubeconfig", str(made.hub.kubeconfig))
-        # A new process costs a second, and only shows that the command can be installed.
-        sound = await (fedhpa_process if NIGHTLY else fedhpa_thread)("doctor", *config)
-        made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
-        broken = await doctor(made)
-        as_json = await doctor(made, "-o", "json")
-        server = made.hub.server
+    config = ("--kubeconfig", str(made.hub.kubeconfig))
+    # A new process costs a second, and only shows that the command can be installed.
+    sound = await (fedhpa_process if NIGHTLY else fedhpa_thread)("doctor", *config)
+    made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
+    broken = await doctor(made)
+    as_json = await doctor(made, "-o", "json")
+    server = made.hub.server
 
     assert (sound.code, sound.out, sound.err) == (
         0,
@@ -103,22 +106,22 @@ async def test_ten_members_take_less_than_five_seconds(tmp_path: Path) -> None:
     assert set(hung.versions) == {"hub", *TEN} - {"m3"}
 
 
-async def test_a_controller_that_stopped_keeps_its_rights(tmp_path: Path) -> None:
+@shared
+async def test_a_controller_that_stopped_keeps_its_rights(made: Installation) -> None:
     """Outside a pod the Leases are in kube-system, where a stopped controller leaves them."""
-    async with installation(tmp_path) as made:
-        granted = rights.hub_rights(NAMESPACE, lease_namespace="kube-system", components=["controller"])
-        for manifest in granted:
-            collection = {"Role": ROLES, "RoleBinding": ROLE_BINDINGS}.get(manifest["kind"])
-            if collection is not None:
-                made.store.create(collection, manifest)
-        made.store.remove(ROLES, NAMESPACE, "fedhpa:controller:leases")
-        for name in CONTROLLER_LEASES:
-            lease = made.store.get(LEASES, NAMESPACE, name)
-            made.delete(LEASES, name, NAMESPACE)
-            metadata = {"namespace": "kube-system", "name": name}
-            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
-            made.store.create(LEASES, {**lease, "metadata": metadata, "spec": spec})
-        report = await made.diagnosis()
+    granted = rights.hub_rights(NAMESPACE, lease_namespace="kube-system", components=["controller"])
+    for manifest in granted:
+        collection = {"Role": ROLES, "RoleBinding": ROLE_BINDINGS}.get(manifest["kind"])
+        if collection is not None:
+            made.store.create(collection, manifest)
+    made.store.remove(ROLES, NAMESPACE, "fedhpa:controller:leases")
+    for name in CONTROLLER_LEASES:
+        lease = made.store.get(LEASES, NAMESPACE, name)
+        made.delete(LEASES, name, NAMESPACE)
+        metadata = {"namespace": "kube-system", "name": name}
+        spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        made.store.create(LEASES, {**lease, "metadata": metadata, "spec": spec})
+    report = await made.diagnosis()
 
     assert [each.id for each in report.findings] == ["controller-not-running"]
 
@@ -137,61 +140,61 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-async def test_odd_objects_spoil_nothing(tmp_path: Path) -> None:
+@shared
+async def test_odd_objects_spoil_nothing(made: Installation) -> None:
     """A hub without our schema stores anything. The other checks are made all the same."""
-    async with installation(tmp_path) as made:
-        for number, odd in enumerate(ODD):
-            for collection, kind in ((FHPAS, "FederatedHPA"), (CRONS, "CronFederatedHPA")):
-                metadata = {"name": f"odd-{number}", "namespace": "shop", **odd.get("metadata", {})}
-                head = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": kind}
-                made.store.create(collection, {**head, **odd, "metadata": metadata})
-        made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
-        report = await made.diagnosis()
+    for number, odd in enumerate(ODD):
+        for collection, kind in ((FHPAS, "FederatedHPA"), (CRONS, "CronFederatedHPA")):
+            metadata = {"name": f"odd-{number}", "namespace": "shop", **odd.get("metadata", {})}
+            head = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": kind}
+            made.store.create(collection, {**head, **odd, "metadata": metadata})
+    made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
+    report = await made.diagnosis()
 
     unreadable = ["object-not-ready"] * 2 * len(ODD)
     assert [each.id for each in report.findings] == ["member-secret-missing", *unreadable]
 
 
-async def test_an_installation_for_some_namespaces_and_workloads_is_silent(tmp_path: Path) -> None:
+@shared
+async def test_an_installation_for_some_namespaces_and_workloads_is_silent(made: Installation) -> None:
     """The chart limits the webhook to the namespaces of --watch-namespaces. Elsewhere it is not asked.
 
     It can also limit the rights to Deployments, the only kind that an object scales here.
     """
-    async with installation(tmp_path) as made:
-        found = made.store.get(VALIDATING, "", "fedhpa-webhook")
-        for hook in found["webhooks"]:
-            expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}
-            hook["namespaceSelector"] = {"matchExpressions": [expression]}
-        made.store.update(VALIDATING, found)
-        member = made.plane.members["m1"].store
-        for store, name in ((made.store, "fedhpa:controller"), (member, "fedhpa:member")):
-            role = store.get(CLUSTER_ROLES, "", name)
-            others = ("replicasets", "statefulsets")
-            for rule in role["rules"]:
-                rule["resources"] = [one for one in rule.get("resources", ()) if not one.startswith(others)]
-            store.update(CLUSTER_ROLES, role)
-        report = await made.diagnosis()
+    found = made.store.get(VALIDATING, "", "fedhpa-webhook")
+    for hook in found["webhooks"]:
+        expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}
+        hook["namespaceSelector"] = {"matchExpressions": [expression]}
+    made.store.update(VALIDATING, found)
+    member = made.plane.members["m1"].store
+    for store, name in ((made.store, "fedhpa:controller"), (member, "fedhpa:member")):
+        role = store.get(CLUSTER_ROLES, "", name)
+        others = ("replicasets", "statefulsets")
+        for rule in role["rules"]:
+            rule["resources"] = [one for one in rule.get("resources", ()) if not one.startswith(others)]
+        store.update(CLUSTER_ROLES, role)
+    report = await made.diagnosis()
 
     assert (report.findings, report.not_checked) == ((), ())
 
 
-async def test_each_break_before_the_hub_is_its_finding(tmp_path: Path) -> None:
+@shared
+async def test_each_break_before_the_hub_is_its_finding(made: Installation, tmp_path: Path) -> None:
     """The kubeconfig, TLS, the login and the hub itself are broken in turn; nothing behind is reported."""
-    async with installation(tmp_path) as made:
-        hub, own = made.hub, made.hub.kubeconfig
-        stranger = write_kubeconfig(
-            tmp_path / "stranger", hub.server, hub.pki.ca.bundle_pem, {"token": "unknown-token-of-nobody"}
-        )
-        results = {"hub-login-refused": await found(made, stranger)}
-        for kind, fault in (
-            ("hub-certificate", Fault.WRONG_CA),
-            ("hub-certificate", Fault.EXPIRED),
-            ("hub-failing", Fault.SERVER_ERROR),
-            ("hub-unreachable", Fault.REFUSE),
-        ):
-            await faults_of(hub).set(fault)
-            results[kind] = await found(made, own)
-            await faults_of(hub).clear()
+    hub, own = made.hub, made.hub.kubeconfig
+    stranger = write_kubeconfig(
+        tmp_path / "stranger", hub.server, hub.pki.ca.bundle_pem, {"token": "unknown-token-of-nobody"}
+    )
+    results = {"hub-login-refused": await found(made, stranger)}
+    for kind, fault in (
+        ("hub-certificate", Fault.WRONG_CA),
+        ("hub-certificate", Fault.EXPIRED),
+        ("hub-failing", Fault.SERVER_ERROR),
+        ("hub-unreachable", Fault.REFUSE),
+    ):
+        await faults_of(hub).set(fault)
+        results[kind] = await found(made, own)
+        await faults_of(hub).clear()
 
     assert results == {kind: [kind] for kind in results}
     assert len(results) == 4
@@ -207,10 +210,10 @@ def test_an_unreadable_kubeconfig_is_a_finding(tmp_path: Path) -> None:
     assert (wrong.returncode, wrong.stdout) == (2, "")
 
 
-async def test_a_caller_without_rights_is_told_what_was_not_checked(tmp_path: Path) -> None:
+@shared
+async def test_a_caller_without_rights_is_told_what_was_not_checked(made: Installation) -> None:
     """One line names each check with the right that it lacks. None is a finding, and the code is 3."""
-    async with installation(tmp_path) as made:
-        ran = await doctor(made, kubeconfig=made.hub.user_kubeconfig("tenant"))
+    ran = await doctor(made, kubeconfig=made.hub.user_kubeconfig("tenant"))
 
     lines = ran.out.splitlines()
     assert ran.code == 3
@@ -230,19 +233,19 @@ async def test_a_caller_without_rights_is_told_what_was_not_checked(tmp_path: Pa
     } <= set(rights.replace("), ", ")|").split("|"))
 
 
-async def test_a_hostile_member_is_quoted_on_one_short_line(tmp_path: Path) -> None:
+@shared
+async def test_a_hostile_member_is_quoted_on_one_short_line(made: Installation) -> None:
     """Control characters, the hub's own token and megabytes in a member's error never reach the terminal."""
-    async with installation(tmp_path) as made:
-        member = made.plane.members["m1"]
-        token = member.credentials().token
-        made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"token": encoded(token)})
+    member = made.plane.members["m1"]
+    token = member.credentials().token
+    made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"token": encoded(token)})
 
-        async def lie(_: web.Request, __: Any) -> web.StreamResponse:
-            text = f"\x1b[31mred\x07\u202e Bearer {token} " + "x" * 1_000_000
-            return error_response(StatusError(500, "InternalError", text))
+    async def lie(_: web.Request, __: Any) -> web.StreamResponse:
+        text = f"\x1b[31mred\x07\u202e Bearer {token} " + "x" * 1_000_000
+        return error_response(StatusError(500, "InternalError", text))
 
-        member.apiserver.route = lambda path: lie if path.startswith("/apis/metrics") else member.route(path)
-        ran = await doctor(made)
+    member.apiserver.route = lambda path: lie if path.startswith("/apis/metrics") else member.route(path)
+    ran = await doctor(made)
 
     assert ran.code == 1
     assert "member-metrics-failing  m1" in ran.out
@@ -303,14 +306,14 @@ async def seed(made: Installation) -> list[str]:
     return ["SEEDED", "SECRETSECRET", token, encoded(token), "BEGIN", b64encode(b"-----BEGIN").decode()[:12]]
 
 
-async def test_the_bundle_has_what_a_report_needs_and_no_secret(tmp_path: Path) -> None:
+@shared
+async def test_the_bundle_has_what_a_report_needs_and_no_secret(made: Installation, tmp_path: Path) -> None:
     """Secrets are seeded in annotations, Secrets, fields, messages and URLs, and none is in the bundle."""
     file = tmp_path / "bundle.tar.gz"
-    async with installation(tmp_path) as made:
-        forbidden = await seed(made)
-        ran = await doctor(made, "--bundle", str(file))
-    # The hub is gone, and is not asked.
-    again = await doctor(made, "--bundle", str(file))
+    forbidden = await seed(made)
+    ran = await doctor(made, "--bundle", str(file))
+    # No hub is asked.
+    again = await doctor(made, "--bundle", str(file), kubeconfig=tmp_path / "absent")
 
     assert (ran.code, ran.err) == (0, "")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -19,6 +19,7 @@ from fedhpa.api.cluster_finalizers import replicas_finalizer
 from fedhpa.api.member_hpas import FINALIZER
 from fedhpa.api.taints import DRAIN_TAINT
 from fedhpa.doctor import TABLE
+from testbed.embedded.storage.store import Collection
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.support.installation import (
     API_SERVICES,
@@ -42,13 +43,33 @@ from tests.support.installation import (
     encoded,
     federated_hpa,
     installation,
-    merge,
 )
 from tests.support.nightly import only_at_night
 from tests.support.plane_faults import Fault, faults_of
 
 Break = Callable[[Installation], Awaitable[None]]
 NO_REQUEST = "the HPA was unable: missing request for cpu in container web of Pod web-1"
+
+
+def edits(collection: Collection, name: str, space: str = "", **changes: Any) -> Break:
+    async def edit(made: Installation) -> None:
+        made.edit(collection, name, space, **changes)
+
+    return edit
+
+
+def deletes(collection: Collection, name: str, space: str = "") -> Break:
+    async def delete(made: Installation) -> None:
+        made.delete(collection, name, space)
+
+    return delete
+
+
+def creates(collection: Collection, obj: dict[str, Any]) -> Break:
+    async def create(made: Installation) -> None:
+        made.store.create(collection, obj)
+
+    return create
 
 
 def set_webhooks(made: Installation, change: Callable[[dict[str, Any]], None]) -> None:
@@ -62,8 +83,7 @@ async def webhook_url(made: Installation, url: str) -> None:
     set_webhooks(made, lambda hook: hook["clientConfig"].update(url=url))
 
 
-async def unregister(made: Installation) -> None:
-    made.delete(VALIDATING, "fedhpa-webhook")
+unregister = deletes(VALIDATING, "fedhpa-webhook")
 
 
 async def karmadas_entries(made: Installation) -> None:
@@ -212,48 +232,17 @@ async def no_request_header_ca(made: Installation) -> None:
     await broken_apis(made)
 
 
-async def no_cluster(made: Installation) -> None:
-    made.delete(CLUSTERS, "m1")
-
-
-async def no_secret_ref(made: Installation) -> None:
-    made.edit(CLUSTERS, "m1", spec={"secretRef": None})
-
-
 async def second_name(made: Installation) -> None:
     cluster = made.store.get(CLUSTERS, "", "m1")
     made.store.create(CLUSTERS, {**cluster, "metadata": {"name": "m1-again"}})
 
 
-async def no_secret(made: Installation) -> None:
-    made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
+def annotated(value: str, key: str = "fedhpa.io/secret") -> Break:
+    return edits(CLUSTERS, "m1", metadata={"annotations": {key: value}})
 
 
-async def no_secret_of_the_adapter(made: Installation) -> None:
-    made.delete(SECRETS, "m1-metrics", CLUSTER_NAMESPACE)
-
-
-async def wrong_metrics_annotation(made: Installation) -> None:
-    made.edit(CLUSTERS, "m1", metadata={"annotations": {"fedhpa.io/metrics-secret": "no-namespace"}})
-
-
-async def no_ca_bundle(made: Installation) -> None:
-    made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"caBundle": None})
-
-
-async def wrong_token(made: Installation) -> None:
-    made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"token": encoded("no-token-of-this-member")})
-
-
-def annotated(value: str) -> Break:
-    async def annotate(made: Installation) -> None:
-        made.edit(CLUSTERS, "m1", metadata={"annotations": {"fedhpa.io/secret": value}})
-
-    return annotate
-
-
-async def secret_of_another_cluster(made: Installation) -> None:
-    made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, metadata={"labels": {"fedhpa.io/cluster": "m2"}})
+def edited_secret(**changes: Any) -> Break:
+    return edits(SECRETS, "m1", CLUSTER_NAMESPACE, **changes)
 
 
 def token_that_ends(days: float) -> Break:
@@ -281,13 +270,6 @@ async def no_member_rights(made: Installation) -> None:
     role = store.get(CLUSTER_ROLES, "", "fedhpa:member")
     role["rules"] = [rule for rule in role["rules"] if "metrics.k8s.io" not in rule.get("apiGroups", ())]
     store.update(CLUSTER_ROLES, role)
-
-
-async def member_rights_again(made: Installation) -> None:
-    from fedhpa.api import rights
-
-    role = next(each for each in rights.member_rights(NAMESPACE) if each["kind"] == "ClusterRole")
-    merge(made.plane.members["m1"].store, CLUSTER_ROLES, "fedhpa:member", rules=role["rules"])
 
 
 async def no_metrics_server(made: Installation) -> None:
@@ -333,9 +315,11 @@ async def stale_leases(made: Installation) -> None:
         made.renew(name, age=600.0)
 
 
-async def drained(made: Installation) -> None:
-    taint = {"key": DRAIN_TAINT, "effect": "NoSchedule"}
-    made.edit(CLUSTERS, "m1", spec={"taints": [taint, {"key": "theirs", "effect": "NoExecute"}]})
+def tainted(*taints: tuple[str, str]) -> Break:
+    return edits(CLUSTERS, "m1", spec={"taints": [{"key": key, "effect": effect} for key, effect in taints]})
+
+
+drained = tainted((DRAIN_TAINT, "NoSchedule"), ("theirs", "NoExecute"))
 
 
 async def deleted_cluster(made: Installation) -> None:
@@ -375,18 +359,6 @@ async def deletion_that_ends(made: Installation) -> None:
     made.edit(FHPAS, "web", "shop", metadata={"finalizers": []})
 
 
-async def no_target(made: Installation) -> None:
-    made.edit(FHPAS, "web", "shop", spec={"scaleTargetRef": {"name": "absent"}})
-
-
-async def target_on_hub(made: Installation) -> None:
-    made.store.create(DEPLOYMENTS, deployment())
-
-
-async def second_federated_hpa(made: Installation) -> None:
-    made.store.create(FHPAS, federated_hpa("other"))
-
-
 async def second_owner_in_member(made: Installation) -> None:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     made.plane.members["m1"].store.create(
@@ -398,10 +370,6 @@ async def second_owner_in_member(made: Installation) -> None:
             "spec": {"scaleTargetRef": target, "maxReplicas": 3},
         },
     )
-
-
-async def no_second_owner(made: Installation) -> None:
-    made.plane.members["m1"].store.remove(HPAS, "shop", "web")
 
 
 async def rules_of_the_workload(made: Installation) -> None:
@@ -419,14 +387,11 @@ async def no_target_of_rules(made: Installation) -> None:
 def unready(reason: str, message: str, **spec: Any) -> Break:
     """The controller has written why it cannot scale the object, whose spec is changed."""
 
-    async def write(made: Installation) -> None:
-        conditions = [
-            {"type": "Ready", "status": "False", "reason": reason, "message": message},
-            {"type": "ScalingActive", "status": "False", "reason": reason, "message": message},
-        ]
-        made.edit(FHPAS, "web", "shop", spec=spec, status={"conditions": conditions})
-
-    return write
+    conditions = [
+        {"type": kind, "status": "False", "reason": reason, "message": message}
+        for kind in ("Ready", "ScalingActive")
+    ]
+    return edits(FHPAS, "web", "shop", spec=spec, status={"conditions": conditions})
 
 
 def metric(name: str) -> dict[str, Any]:
@@ -435,14 +400,7 @@ def metric(name: str) -> dict[str, Any]:
 
 
 def target(**reference: str) -> Break:
-    async def write(made: Installation) -> None:
-        made.edit(FHPAS, "web", "shop", spec={"scaleTargetRef": reference})
-
-    return write
-
-
-async def foreign_taint(made: Installation) -> None:
-    made.edit(CLUSTERS, "m1", spec={"taints": [{"key": "theirs", "effect": "NoExecute"}]})
+    return edits(FHPAS, "web", "shop", spec={"scaleTargetRef": reference})
 
 
 CASES: dict[str, list[tuple[str, Break]]] = {
@@ -477,21 +435,21 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("apiservice-unavailable", failing_adapter),
     ],
     "members": [
-        ("no-members", no_cluster),
+        ("no-members", deletes(CLUSTERS, "m1")),
         ("member-duplicate", second_name),
-        ("member-secret-missing", no_secret_ref),
-        ("member-secret-missing", no_secret),
+        ("member-secret-missing", edits(CLUSTERS, "m1", spec={"secretRef": None})),
+        ("member-secret-missing", deletes(SECRETS, "m1", CLUSTER_NAMESPACE)),
         ("member-secret-missing", annotated("no-namespace")),
         ("member-secret-missing", annotated(f"{CLUSTER_NAMESPACE}/absent")),
-        ("member-metrics-secret-missing", no_secret_of_the_adapter),
-        ("member-metrics-secret-missing", wrong_metrics_annotation),
+        ("member-metrics-secret-missing", deletes(SECRETS, "m1-metrics", CLUSTER_NAMESPACE)),
+        ("member-metrics-secret-missing", annotated("no-namespace", "fedhpa.io/metrics-secret")),
         ("member-secret-foreign", annotated(f"{CLUSTER_NAMESPACE}/m1")),
-        ("member-secret-foreign", secret_of_another_cluster),
-        ("member-access-invalid", no_ca_bundle),
+        ("member-secret-foreign", edited_secret(metadata={"labels": {"fedhpa.io/cluster": "m2"}})),
+        ("member-access-invalid", edited_secret(data={"caBundle": None})),
         ("member-unreachable", fault(Fault.REFUSE)),
         ("member-certificate", fault(Fault.EXPIRED)),
         ("member-certificate", fault(Fault.WRONG_CA)),
-        ("member-token-refused", wrong_token),
+        ("member-token-refused", edited_secret(data={"token": encoded("no-token-of-this-member")})),
         ("member-token-expires", token_that_ends(days=4.0)),
         ("member-not-ready", fault(Fault.SERVER_ERROR, "/readyz")),
         ("member-rights-missing", no_member_rights),
@@ -501,7 +459,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("member-clock-skew", slow_member),
         ("member-tainted", drained),
         ("member-not-deleted", deleted_cluster),
-        ("member-tainted", foreign_taint),
+        ("member-tainted", tainted(("theirs", "NoExecute"))),
     ],
     "leadership": [
         ("controller-not-running", stale_leases),
@@ -516,11 +474,11 @@ CASES: dict[str, list[tuple[str, Break]]] = {
     ],
     "objects": [
         ("karmada-controller-active", written_by_karmada),
-        ("target-missing", no_target),
+        ("target-missing", target(name="absent")),
         ("target-missing", no_target_of_rules),
-        ("target-on-hub", target_on_hub),
+        ("target-on-hub", creates(DEPLOYMENTS, deployment())),
         ("object-not-deleted", deletion_that_waits),
-        ("second-owner", second_federated_hpa),
+        ("second-owner", creates(FHPAS, federated_hpa("other"))),
         ("second-owner", second_owner_in_member),
         ("second-owner", rules_of_the_workload),
         ("replicas-wait", waiting_for_room),
@@ -532,11 +490,9 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("object-not-ready", unready("FailedGetResourceMetric", "no metrics", **metric("cpu"))),
     ],
 }
-# Breaks in members, which `restore` does not undo.
+# `restore` undoes neither the clock of a member nor objects that wait for a finalizer.
 UNDOING: dict[Break, Break] = {
-    no_member_rights: member_rights_again,
     old_metrics: metrics_again,
-    second_owner_in_member: no_second_owner,
     deletion_that_waits: deletion_that_ends,
     deleted_cluster: cluster_that_goes,
 }

@@ -23,7 +23,6 @@ from tests.support.installation import (
     BREAKABLE,
     CLUSTERS,
     CONTROLLER_LEASES,
-    FHPAS,
     LEASES,
     SECRETS,
     VALIDATING,
@@ -50,29 +49,6 @@ async def foreign_caller_of_the_adapter(made: Installation) -> None:
     await broken.broken_apis(made, spec={"caBundle": other})
 
 
-async def misspelled_kind(made: Installation) -> None:
-    made.edit(FHPAS, "web", "shop", spec={"scaleTargetRef": {"kind": "Deploymnt"}})
-
-
-async def misspelled_metric(made: Installation) -> None:
-    """The controller has found no such metric."""
-    target = {"type": "Utilization", "averageUtilization": 60}
-    metrics = [{"type": "Resource", "resource": {"name": "cpus", "target": target}}]
-    unready = [
-        {"type": "Ready", "status": "False", "reason": "FailedGetResourceMetric", "message": "no metrics"},
-        {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric"},
-    ]
-    made.edit(FHPAS, "web", "shop", spec={"metrics": metrics}, status={"conditions": unready})
-
-
-async def foreign_taint(made: Installation) -> None:
-    taints = [
-        {"key": "theirs", "effect": "NoSchedule"},
-        {"key": PROBE, "effect": "NoSchedule"},
-    ]
-    made.edit(CLUSTERS, "m1", spec={"taints": taints})
-
-
 # Breaks that do not hide each other, each with the finding whose command mends it.
 ROUNDS: list[dict[str, broken.Break]] = [
     {
@@ -88,8 +64,8 @@ ROUNDS: list[dict[str, broken.Break]] = [
         "crd-outdated": broken.old_schema,
         "karmada-webhook-registered": broken.karmadas_entries,
         "apiservice-certificate": foreign_caller_of_the_adapter,
-        "member-tainted": foreign_taint,
-        "target-kind-unknown": misspelled_kind,
+        "member-tainted": broken.tainted(("theirs", "NoSchedule"), (PROBE, "NoSchedule")),
+        "target-kind-unknown": broken.target(kind="Deploymnt"),
     },
     {"webhook-certificate": foreign_caller_of_the_webhook},
     {"webhook-not-asked": broken.skipped_webhook, "member-rights-missing": broken.no_member_rights},

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from certs import CertificateAuthority
 from fedhpa.admission import crd
@@ -21,7 +20,6 @@ from webhook.registration import Endpoint, configurations
 FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"
 CRONS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/cronfederatedhpas"
 Object = dict[str, Any]
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def federated_hpa(name: str, **spec: Any) -> Object:
@@ -84,14 +82,3 @@ async def test_every_refusal_says_what_to_write(hub: PlaneApi, webhook: Client) 
             unread[refusal.name] = text
 
     assert unread == {}
-
-
-async def test_every_example_is_applied_as_it_is(hub: PlaneApi, webhook: Client) -> None:
-    """Several examples are alternatives for one object, so a later one changes it."""
-    await hub.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-
-    for path in sorted(EXAMPLES.glob("*.yaml")):
-        example = yaml.safe_load(path.read_text(encoding="utf-8"))
-        stored = await hub.apply(example)
-
-        assert stored["spec"]["scaleTargetRef"] == example["spec"]["scaleTargetRef"]

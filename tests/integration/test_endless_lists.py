@@ -53,13 +53,18 @@ def counting() -> Callable[[], str]:
     return lambda: f"page{next(numbers)}"
 
 
-async def test_a_token_that_repeats_is_an_error() -> None:
-    """A continue token that comes a second time would repeat the same pages for ever."""
-    async with endless(lambda: "again") as client:
-        with pytest.raises(ApiError, match="earlier page") as failed:
+@pytest.mark.parametrize(
+    ("token", "words", "reason"),
+    [("again", "earlier page", INVALID_RESPONSE), ("x" * 9_000, None, TOO_LARGE)],
+    ids=["repeats", "fits no URL"],
+)
+async def test_a_token_that_cannot_be_sent_is_an_error(token: str, words: str | None, reason: str) -> None:
+    """One that comes a second time would repeat the same pages for ever. One of megabytes fits no URL."""
+    async with endless(lambda: token) as client:
+        with pytest.raises(ApiError, match=words) as failed:
             await client.list(PATH, Pod)
 
-    assert failed.value.reason == INVALID_RESPONSE
+    assert failed.value.reason == reason
 
 
 async def test_tokens_that_never_end_are_given_up() -> None:
@@ -87,21 +92,17 @@ async def test_a_watch_begins_with_the_version_of_the_first_page(first: str, wat
     assert (len(listing.items), listing.resource_version) == (2, watched_from)
 
 
-async def test_the_items_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound of items is that of the whole list, not of a page."""
-    monkeypatch.setattr(pages, "MAX_ITEMS", 1_000)
+@pytest.mark.parametrize(
+    ("bound", "size", "words"),
+    [("MAX_ITEMS", 1_000, "more than"), ("MAX_LIST_BYTES", 100_000, "the list goes on")],
+)
+async def test_all_pages_together_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, bound: str, size: int, words: str
+) -> None:
+    """The bounds of items and bytes are those of the whole list, not of a page."""
+    monkeypatch.setattr(pages, bound, size)
     async with endless(counting(), items=90) as client:
-        with pytest.raises(ApiError, match="more than") as failed:
-            await client.list(PATH, Pod)
-
-    assert failed.value.reason == TOO_LARGE
-
-
-async def test_the_bytes_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound of bytes is that of the whole list, not of a page."""
-    monkeypatch.setattr(pages, "MAX_LIST_BYTES", 100_000)
-    async with endless(counting(), items=100) as client:
-        with pytest.raises(ApiError, match="the list goes on") as failed:
+        with pytest.raises(ApiError, match=words) as failed:
             await client.list(PATH, Pod)
 
     assert failed.value.reason == TOO_LARGE
@@ -116,12 +117,3 @@ async def test_the_time_of_all_pages_is_bounded() -> None:
 
         assert asyncio.get_running_loop().time() - began == pytest.approx(LIST_SECONDS, abs=5)
     assert failed.value.reason == TIMEOUT
-
-
-async def test_a_token_that_fits_no_url_is_refused() -> None:
-    """A token of megabytes is not sent back."""
-    async with endless(lambda: "x" * 9_000) as client:
-        with pytest.raises(ApiError) as failed:
-            await client.list(PATH, Pod)
-
-    assert failed.value.reason == TOO_LARGE

@@ -157,26 +157,24 @@ async def test_a_plugin_that_fails_says_why(tmp_path: Path, text: str, reason: s
     assert reason in str(raised.value)
 
 
-async def test_a_plugin_that_is_not_installed_says_how_to_install_it() -> None:
-    """The installHint of the kubeconfig is part of the error."""
-    plugin = plugin_of("no-such-plugin-here", installHint="install it with\n`make plugin`")
-
-    with pytest.raises(ConfigError, match=r"started: No such file .*: install it with `make plugin`"):
-        await run_plugin(plugin, {})
-
-
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
+        (
+            {"command": "no-such-plugin-here", "installHint": "install it with\n`make plugin`"},
+            r"started: No such file .*: install it with `make plugin`",
+        ),
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1' is not supported"),
         ({"interactiveMode": "Sometimes"}, "interactiveMode 'Sometimes' is not known"),
         ({"interactiveMode": "Always"}, "needs a terminal"),
     ],
 )
 async def test_a_plugin_that_cannot_run_is_refused(fields: dict[str, Any], reason: str) -> None:
-    """An unknown version or mode is refused, and so is a plugin that needs a terminal where there is none."""
+    """One that is not installed, with the installHint of the kubeconfig, an unknown version or mode, and one
+    that needs a terminal where there is none.
+    """
     with pytest.raises(ConfigError, match=reason):
-        await run_plugin(plugin_of("true", **fields), {})
+        await run_plugin(plugin_of(**{"command": "true", **fields}), {})
 
 
 async def test_a_plugin_is_told_about_the_cluster(tmp_path: Path) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from metrics_adapter.members.probes import SUSPECT_SECONDS
 from tests.support.federation import Adapter, adapter, federation, until
@@ -70,13 +68,6 @@ ROWS = [
 ]
 
 
-@pytest.fixture(name="logs")
-def kept_logs() -> Iterator[list[Any]]:
-    """Returns the log's entries in order."""
-    with capture_logs() as entries:
-        yield entries
-
-
 async def well(caller: Adapter) -> None:
     """Sends requests until both members answer. Fails after two minutes."""
     async with asyncio.timeout(120):
@@ -84,7 +75,12 @@ async def well(caller: Adapter) -> None:
             await asyncio.sleep(1)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+# By day each fault of a whole member, and two of the other faults of its metrics.
+BY_DAY = [row for row in ROWS if row.where == SERVER or row.fault in (Fault.HANG, Fault.TRUNCATED)]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("row", ROWS if NIGHTLY else BY_DAY, ids=str)
 async def test_the_member_is_named_and_the_others_are_served(
     row: Row, tmp_path: Path, logs: list[Any]
 ) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.support.federation import Federation, federation, until
 from tests.support.nightly import NIGHTLY
@@ -107,13 +105,6 @@ async def fix(f: Federation, row: Row) -> None:
     await f.members["m2"].faults.clear()
     if row.fault == Fault.DISAPPEAR:
         f.join("m2")
-
-
-@pytest.fixture(name="logs")
-def kept_logs() -> Iterator[list[Any]]:
-    """Returns the log's entries in order."""
-    with capture_logs() as entries:
-        yield entries
 
 
 @pytest.mark.nightly

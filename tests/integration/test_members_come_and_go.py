@@ -18,7 +18,7 @@ HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
 DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
 # Waits are generous: an event that a busy machine delays is late, not wrong.
 SECONDS = 60.0
-APIS = pytest.mark.parametrize("path", [PODS, HITS, DEPTH], ids=["metrics", "custom", "external"])
+APIS = (PODS, HITS, DEPTH)
 
 
 def member(name: str) -> StubMember:
@@ -52,17 +52,18 @@ class Fleet:
         """Returns the response for jane."""
         return await self._caller.call("GET", path, JANE)
 
-    async def until(self, path: str, here: int, *missing: str) -> None:
-        """Waits until this many members' values are served, and these members are named as missing."""
+    async def until(self, here: int, *missing: str) -> None:
+        """Waits until each API serves this many members' values, and names these members as missing."""
+        for path in APIS:
 
-        async def poll() -> bool:
-            answer = await self.get(path)
-            if answer.status != 200:
-                return False
-            named = [text.split('"')[1].split(" ")[0] for text in answer.warnings]
-            return (parts(path, answer.json), named) == (here, list(missing))
+            async def poll(path: str = path) -> bool:
+                answer = await self.get(path)
+                if answer.status != 200:
+                    return False
+                named = [text.split('"')[1].split(" ")[0] for text in answer.warnings]
+                return (parts(path, answer.json), named) == (here, list(missing))
 
-        await until(poll, SECONDS)
+            await until(poll, SECONDS)
 
 
 def parts(path: str, body: Any) -> int:
@@ -93,23 +94,21 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield made
 
 
-@APIS
-async def test_a_member_that_comes_is_asked_and_one_that_goes_is_not(fleet: Fleet, path: str) -> None:
+async def test_a_member_that_comes_is_asked_and_one_that_goes_is_not(fleet: Fleet) -> None:
     """It takes moments and no restart. An unregistered member is no longer expected."""
     third = member("m3")
     await third.start()
     try:
-        await fleet.until(path, 2)
+        await fleet.until(2)
         join(fleet.hub, "m3", third)
-        await fleet.until(path, 3)
+        await fleet.until(3)
         fleet.hub.remove(CLUSTERS, "m3")
-        await fleet.until(path, 2)
+        await fleet.until(2)
     finally:
         await third.stop()
 
 
-@APIS
-async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, path: str) -> None:
+async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path) -> None:
     """The adapter is ready without the member, names it, and serves its values once it answers."""
     async with world(tmp_path) as made:
         first, second = member("m1"), member("m2")
@@ -121,9 +120,9 @@ async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, p
             join(made.hub, "m2", second)
             async with made.adapter() as adapter, made.caller(adapter) as caller:
                 fleet = Fleet(made, {}, caller)
-                await fleet.until(path, 1, "m2")
+                await fleet.until(1, "m2")
                 await second.start()
-                await fleet.until(path, 2)
+                await fleet.until(2)
         finally:
             await second.stop()
             await first.stop()

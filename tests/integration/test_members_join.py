@@ -6,7 +6,6 @@ import asyncio
 import base64
 import dataclasses
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -67,9 +66,10 @@ class World:
         return path
 
 
-@asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[World]:
-    hub, member = ControlPlane(folder / "hub", "hub"), Member(folder / "east", "east", Load())
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A hub with CRDs and rights, and a member."""
+    hub, member = ControlPlane(tmp_path / "hub", "hub"), Member(tmp_path / "east", "east", Load())
     try:
         await hub.start()
         await member.start()
@@ -79,17 +79,10 @@ async def started(folder: Path) -> AsyncIterator[World]:
             await api.apply_all([*spaces, definition, *hub_rights()])
         async with member.api() as api:
             await api.apply_all([named("kube-system")])
-        yield World(hub, member, folder)
+        yield World(hub, member, tmp_path)
     finally:
         await member.end()
         await hub.end()
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A hub with CRDs and rights, and a member."""
-    async with started(tmp_path) as found:
-        yield found
 
 
 def named(name: str) -> dict[str, Any]:
@@ -161,10 +154,15 @@ async def test_a_member_joins(world: World) -> None:
 
 
 async def test_joining_twice_gives_a_new_token(world: World) -> None:
-    """The command can be repeated, for example after an error or to change the rights."""
+    """The command can be repeated, for example after an error or to change the rights. The kubeconfig may
+    name the CA as a file.
+    """
     await world.run("join")
     before = await token_of(world.hub)
-    again = await world.run("join", "--propagation=karmada")
+    file = world.folder / "member-ca.crt"
+    file.write_bytes(world.member.pki.ca.bundle_pem)
+    with_file = world.changed(certificate_authority_data=None, certificate_authority=str(file))
+    again = await world.run("join", "--propagation=karmada", member=with_file)
 
     assert (again.returncode, again.stderr) == (0, "")
     assert await token_of(world.hub) != before
@@ -324,22 +322,27 @@ async def test_each_wrong_argument_is_named(untouched: World) -> None:
     assert "--cluster-kubeconfig is missing" in refusal(missing)
 
 
-async def test_the_hub_is_no_member_of_itself(untouched: World) -> None:
-    """The UID of kube-system tells clusters apart, whatever their addresses are."""
-    ran = await untouched.run("join", member=untouched.hub.kubeconfig)
+async def test_a_member_that_cannot_be_used_is_named(untouched: World) -> None:
+    """The hub itself, known by the UID of kube-system, one that does not answer, one without a CA, because
+    the system's CAs of this machine are not those of the processes, and one or a hub that lacks rights.
+    """
+    itself = await untouched.run("join", member=untouched.hub.kubeconfig)
+    away = await untouched.run("join", member=untouched.changed(server="https://127.0.0.1:1"))
+    without_ca = await untouched.run("join", member=untouched.changed(certificate_authority_data=None))
+    no_rights = await untouched.run("join", member=untouched.member.user_kubeconfig("nobody"))
+    arguments = ("join", "east", f"--kubeconfig={untouched.hub.user_kubeconfig('nobody')}")
+    hub = await asyncio.to_thread(fedhpa, *arguments, f"--cluster-kubeconfig={untouched.member.kubeconfig}")
 
-    assert "the hub and the member are the same cluster" in refusal(ran)
-
-
-async def test_a_member_that_does_not_answer_is_named(untouched: World) -> None:
-    """The error says which side it is, and by which options it was chosen."""
-    ran = await untouched.run("join", member=untouched.changed(server="https://127.0.0.1:1"))
-    line = refusal(ran)
-
-    assert line.startswith("fedhpa: the member: ")
+    assert "the hub and the member are the same cluster" in refusal(itself)
+    assert refusal(away).startswith("fedhpa: the member: ")
     assert (
-        "check --cluster-kubeconfig and --cluster-context, and the member with: kubectl cluster-info" in line
+        "check --cluster-kubeconfig and --cluster-context, and the member with: kubectl cluster-info"
+        in away.stderr
     )
+    assert "certificate" in refusal(without_ca)
+    ask = "ask an administrator of the {} for this right, or choose another --{}context"
+    assert ask.format("member", "cluster-") in refusal(no_rights)
+    assert ask.format("hub", "") in refusal(hub)
 
 
 async def test_an_unverified_member_needs_a_flag(world: World) -> None:
@@ -357,24 +360,6 @@ async def test_an_unverified_member_needs_a_flag(world: World) -> None:
     assert accepted.stderr.startswith("warning: ")
     assert insecure["insecureSkipTLSVerification"] is True
     assert "insecureSkipTLSVerification" not in secure
-
-
-async def test_a_kubeconfig_without_a_ca_is_refused(untouched: World) -> None:
-    """The Secret needs the CA, and the system's CAs of this machine are not those of the processes."""
-    ran = await untouched.run("join", member=untouched.changed(certificate_authority_data=None))
-
-    assert "certificate" in refusal(ran)
-
-
-async def test_a_ca_in_a_file_is_read(world: World) -> None:
-    """A kubeconfig names the CA as data or as a file."""
-    file = world.folder / "member-ca.crt"
-    file.write_bytes(world.member.pki.ca.bundle_pem)
-    ran = await world.run(
-        "join", member=world.changed(certificate_authority_data=None, certificate_authority=str(file))
-    )
-
-    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 async def test_a_taken_name_is_refused(world: World) -> None:
@@ -401,41 +386,23 @@ async def test_a_taken_name_is_refused(world: World) -> None:
     assert "data" not in stored
 
 
-async def test_a_missing_right_names_its_side(untouched: World) -> None:
-    """A kubeconfig of a person who is no administrator."""
-    nobody = untouched.member.user_kubeconfig("nobody")
-    member = await untouched.run("join", member=nobody)
-    arguments = ("join", "east", f"--kubeconfig={untouched.hub.user_kubeconfig('nobody')}")
-    hub = await asyncio.to_thread(fedhpa, *arguments, f"--cluster-kubeconfig={untouched.member.kubeconfig}")
-
-    assert (
-        "ask an administrator of the member for this right, or choose another --cluster-context"
-        in refusal(member)
-    )
-    assert "ask an administrator of the hub for this right, or choose another --context" in refusal(hub)
-
-
-async def test_a_hub_without_clusters_says_how_to_install_them(tmp_path: Path) -> None:
-    """The CRD of Cluster is not among those of a plain cluster."""
-    async with started(tmp_path) as world:
-        async with world.hub.api() as hub:
-            name = "clusters.cluster.karmada.io"
-            await hub.send("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-        ran = await world.run("join")
-
-    assert "see how to install it with: fedhpa doctor" in refusal(ran)
-
-
-async def test_a_token_that_does_not_work_leaves_the_hub_alone(
+async def test_a_hub_that_cannot_take_a_member_is_left_alone(
     untouched: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hub is written only after the member has accepted the new token."""
+    """The hub is written only after the member has accepted the new token. The CRD of Cluster is not among
+    those of a plain cluster.
+    """
     monkeypatch.setattr("fedhpa.cli.join.registration.SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(untouched.member.authenticator, "bearer", lambda _: None)
-    ran = await untouched.run("join")
+    no_token = await untouched.run("join")
+    async with untouched.hub.api() as hub:
+        name = "clusters.cluster.karmada.io"
+        await hub.send("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    no_kind = await untouched.run("join")
 
-    assert "the member does not accept the new token of fedhpa-system/fedhpa-hub" in refusal(ran)
-    assert "the hub was left as it was" in ran.stderr
+    assert "the member does not accept the new token of fedhpa-system/fedhpa-hub" in refusal(no_token)
+    assert "the hub was left as it was" in no_token.stderr
+    assert "see how to install it with: fedhpa doctor" in refusal(no_kind)
 
 
 def documents(text: str) -> Iterator[dict[str, Any]]:
@@ -479,54 +446,47 @@ async def test_the_wrong_member_is_not_emptied(world: World, tmp_path: Path) -> 
         assert await hub.find(CLUSTER) is not None
 
 
-async def spec_without_id(world: World, name: str) -> dict[str, Any]:
-    """Removes spec.id from a Cluster, as older manifests and `join --print` write it. Returns the spec."""
+async def remove_id(world: World, name: str) -> None:
+    """Removes spec.id from a Cluster, as older manifests and `join --print` write it."""
     async with world.hub.api() as hub:
         cluster = await hub.get(CLUSTER.replace("east", name))
         del cluster["spec"]["id"]
         await hub.send("PUT", CLUSTER.replace("east", name), body=cluster)
-        spec: dict[str, Any] = cluster["spec"]
-        return spec
 
 
-@pytest.mark.parametrize("with_id", [True, False])
-async def test_a_cluster_joins_under_one_name(world: World, with_id: bool) -> None:
+async def test_a_cluster_joins_under_one_name(world: World) -> None:
     """Two names of one cluster would fight over its replicas. The other name is in the message."""
     await world.run("join")
-    if not with_id:
-        await spec_without_id(world, "east")
-    before, token = await ours(world.member), await token_of(world.hub)
-    ran = await world.run("join", name="east2")
-    again = await world.run("join")
+    for with_id in (True, False):
+        if not with_id:
+            await remove_id(world, "east")
+        before, token = await ours(world.member), await token_of(world.hub)
+        ran = await world.run("join", name="east2")
+        again = await world.run("join")
 
-    assert "NAME=east2: the hub knows this cluster as east" in refusal(ran)
-    assert "fedhpa unjoin east" in ran.stderr
-    async with world.hub.api() as hub:
-        assert await hub.find(CLUSTER.replace("east", "east2")) is None
-    assert again.returncode == 0
-    assert await ours(world.member) == before
-    assert await token_of(world.hub) != token
+        assert "NAME=east2: the hub knows this cluster as east" in refusal(ran), with_id
+        assert "fedhpa unjoin east" in ran.stderr
+        async with world.hub.api() as hub:
+            assert await hub.find(CLUSTER.replace("east", "east2")) is None
+        assert again.returncode == 0
+        assert await ours(world.member) == before
+        assert await token_of(world.hub) != token
 
 
 async def test_unjoin_of_an_unknown_name_disconnects_nobody(world: World) -> None:
-    """A slip in the name must not remove the account that another name uses."""
+    """A slip in the name must not remove the account that another name uses. A member that no name uses may
+    be left from an unjoin that ended half-way, so --force removes its account.
+    """
     await world.run("join")
     before = await ours(world.member)
-    ran = await world.run("unjoin", name="esat")
-    forced = await world.run("unjoin", "--force", name="esat")
-
-    for each in (ran, forced):
-        assert "is registered as east" in refusal(each)
-        assert "correct NAME" in each.stderr
+    for option in ((), ("--force",)):
+        ran = await world.run("unjoin", *option, name="esat")
+        assert "is registered as east" in refusal(ran)
+        assert "correct NAME" in ran.stderr
     assert await ours(world.member) == before
 
-
-async def test_unjoin_of_an_unknown_name_needs_force(world: World) -> None:
-    """The member may be left from an unjoin that ended half-way, or the name is wrong."""
-    await world.run("join")
     async with world.hub.api() as hub:
         await hub.send("DELETE", CLUSTER)
-    before = await ours(world.member)
     ran = await world.run("unjoin")
     kept = await ours(world.member)
     forced = await world.run("unjoin", "--force")

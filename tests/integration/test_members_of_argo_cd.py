@@ -15,7 +15,9 @@ from tests.support.fleets import ARGOCD, argocd_of, cluster_secret, fleet_of
 
 
 async def test_a_secret_is_a_member() -> None:
-    """Its labels select it, and its token and CA reach it. After a 401 the Secret is read again."""
+    """Its labels select it, and its token and CA reach it. After a 401 the Secret is read again. It is listed
+    and watched by its name, so a right by resourceName suffices.
+    """
     async with fleet_of(argocd_of("m1"), "m1", profiles=False) as fleet:
         server = fleet.servers["m1"]
         fleet.hub.put(SECRETS, cluster_secret("m1", server.url, "m1-token", server.ca_pem))
@@ -26,50 +28,43 @@ async def test_a_secret_is_a_member() -> None:
         fleet.hub.put(SECRETS, cluster_secret("m1", server.url, "new", server.ca_pem))
         await eventually(lambda: fleet["m1"].access is not None and fleet["m1"].access.token == "new")
         await fleet.ready("m1")
-
-
-async def test_other_secrets_of_the_namespace_are_not_asked_for() -> None:
-    """Each Secret is listed and watched by its name, so a right by resourceName suffices."""
-    async with fleet_of(argocd_of("m1"), "m1", profiles=False) as fleet:
-        server = fleet.servers["m1"]
-        fleet.hub.put(SECRETS, cluster_secret("m1", server.url, "m1-token", server.ca_pem))
-        await fleet.ready("m1")
         queries = [seen.query for seen in fleet.hub.seen if seen.path.endswith("/secrets")]
 
         assert {query.get("fieldSelector") for query in queries} == {"metadata.name=cluster-m1"}
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (
-            {"config": {"execProviderConfig": {"command": "x"}}},
-            "execProviderConfig is not supported: register",
-        ),
-        ({"config": {"awsAuthConfig": {"clusterName": "x"}}}, "eks, get-token"),
-        ({"config": {"username": "a", "password": "b"}}, "username and password are not supported"),
-        ({"config": {}}, "neither bearerToken nor certData"),
-        ({"config": {"bearerToken": "a\nb"}}, "characters that no token has"),
-        ({"config": {"bearerToken": "a", "tlsClientConfig": {"insecure": True}}}, "tlsClientConfig.insecure"),
-        ({"config": {"bearerToken": "a", "tlsClientConfig": {"caData": "!"}}}, "caData of its Secret is no"),
-        (
-            {"config": {"bearerToken": "a", "proxyUrl": "http://127.0.0.1"}},
-            "proxyUrl of its Secret 127.0.0.1",
-        ),
-        ({"config": {"bearerToken": 7}}, "config of its Secret cannot be read"),
-        ({"server": "http://127.0.0.1"}, "use https"),
-        ({"server": "https://169.254.169.254"}, "matches no pattern of --argocd-servers"),
-    ],
-)
-async def test_a_secret_that_cannot_be_used_is_named(more: dict[str, Any], words: str) -> None:
+UNUSABLE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"config": {"execProviderConfig": {"command": "x"}}},
+        "execProviderConfig is not supported: register",
+    ),
+    ({"config": {"awsAuthConfig": {"clusterName": "x"}}}, "eks, get-token"),
+    ({"config": {"username": "a", "password": "b"}}, "username and password are not supported"),
+    ({"config": {}}, "neither bearerToken nor certData"),
+    ({"config": {"bearerToken": "a\nb"}}, "characters that no token has"),
+    ({"config": {"bearerToken": "a", "tlsClientConfig": {"insecure": True}}}, "tlsClientConfig.insecure"),
+    ({"config": {"bearerToken": "a", "tlsClientConfig": {"caData": "!"}}}, "caData of its Secret is no"),
+    (
+        {"config": {"bearerToken": "a", "proxyUrl": "http://127.0.0.1"}},
+        "proxyUrl of its Secret 127.0.0.1",
+    ),
+    ({"config": {"bearerToken": 7}}, "config of its Secret cannot be read"),
+    ({"server": "http://127.0.0.1"}, "use https"),
+    ({"server": "https://169.254.169.254"}, "matches no pattern of --argocd-servers"),
+]
+
+
+async def test_a_secret_that_cannot_be_used_is_named() -> None:
     """The reason is that of its member, and says what to write instead. No token is in it."""
     async with fleet_of(argocd_of("m1"), "m1", profiles=False) as fleet:
         server = fleet.servers["m1"]
-        address = more.pop("server", server.url)
-        fleet.hub.put(SECRETS, cluster_secret("m1", address, "m1-token", server.ca_pem, **more))
-        reason = await fleet.away("m1", words)
+        for more, words in UNUSABLE:
+            fields = {"server": server.url, **more}
+            address = fields.pop("server")
+            fleet.hub.put(SECRETS, cluster_secret("m1", address, "m1-token", server.ca_pem, **fields))
+            reason = await fleet.away("m1", words)
 
-        assert "m1-token" not in reason
+            assert "m1-token" not in reason, words
         assert server.seen == []
 
 

@@ -120,10 +120,9 @@ async def test_a_member_whose_object_goes_is_lost_at_once(tmp_path: Path, source
         assert w.events("ClusterLost") == []
 
 
-@pytest.mark.parametrize("source", SOURCES)
-async def test_a_source_that_is_emptied_moves_nothing(tmp_path: Path, source: str) -> None:
+async def test_a_source_that_is_emptied_moves_nothing(tmp_path: Path) -> None:
     """A person who deletes all objects at once has hardly lost all clusters at once."""
-    async with foreign(source, tmp_path, m1=4, m2=4) as f:
+    async with foreign("clusterprofiles", tmp_path, m1=4, m2=4) as f:
         w = f.world
         w.scale()
         async with w.controller(sources=f.sources) as controller:
@@ -141,12 +140,11 @@ async def test_a_source_that_is_emptied_moves_nothing(tmp_path: Path, source: st
         assert w.events("FailedOver") == []
 
 
-@pytest.mark.parametrize("source", SOURCES)
-async def test_a_preview_of_rules_reads_these_members(tmp_path: Path, source: str) -> None:
+async def test_a_preview_of_rules_reads_these_members(tmp_path: Path) -> None:
     """A workload that only members have is read there, with the options of the controller."""
     cron = calendar("nightly", rule("down", "0 20 * * *"), target=DEPLOYMENT)
     cron["spec"]["rules"][0]["targetReplicas"] = 1
-    async with foreign(source, tmp_path, m1=2, m2=3) as f, ApiClient(f.world.hub.config()) as hub:
+    async with foreign("argocd", tmp_path, m1=2, m2=3) as f, ApiClient(f.world.hub.config()) as hub:
         objects = PreviewedObjects({"nightly": cron}, ("nightly",))
         (found,) = await previews(hub, objects, MONDAY, f.sources)
         (without,) = await previews(hub, objects, MONDAY)

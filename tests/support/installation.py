@@ -30,7 +30,7 @@ from fedhpa.serving import Health
 from metrics_adapter.registration import APIS, Registration, api_services, service
 from testbed.embedded.network.listener import Listener
 from testbed.embedded.plane import Plane
-from testbed.embedded.storage.store import Collection
+from testbed.embedded.storage.store import Collection, Store
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE, namespace
 from tests.support.plane_faults import Faults, faults_of, may_fail
 from tests.support.timing import eventually
@@ -56,11 +56,16 @@ SHARD_LEASES: Final = (Shard().lease, Shard(kind=CRON).lease)
 CONTROLLER_LEASES: Final = (*SHARD_LEASES, CLUSTERS_LEASE)
 HPAS: Final[Collection] = ("autoscaling", "horizontalpodautoscalers")
 
-# Collections of the hub that `restore` brings back.
+ROLES: Final[Collection] = ("rbac.authorization.k8s.io", "roles")
+ROLE_BINDINGS: Final[Collection] = ("rbac.authorization.k8s.io", "rolebindings")
+CLUSTER_ROLE_BINDINGS: Final[Collection] = ("rbac.authorization.k8s.io", "clusterrolebindings")
+
+# Collections that `restore` brings back, of the hub and of members.
 BREAKABLE: Final = (
     FHPAS, CRONS, DEPLOYMENTS, CLUSTERS, SECRETS, LEASES, API_SERVICES, VALIDATING, MUTATING, CONFIG_MAPS,
-    CLUSTER_ROLES, CRDS, HPAS, ("", "services"),
+    CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, CRDS, HPAS, ("", "services"), ("", "events"),
 )  # fmt: skip
+BREAKABLE_IN_MEMBERS: Final = (CLUSTER_ROLES, HPAS)
 
 
 class Installation:
@@ -80,7 +85,8 @@ class Installation:
         self.adapter_status = 200
         # Seconds that the clock of a server is ahead, by name; the hub's is "hub".
         self.ahead: dict[str, float] = {}
-        self._saved: dict[Collection, list[Object]] = {}
+        # The hub's objects, then those of each member.
+        self._saved: list[tuple[Store, dict[Collection, list[Object]]]] = []
         self.adapter = Listener(self._adapter_app(), self.adapter_serving())
 
     def serving(
@@ -169,21 +175,19 @@ class Installation:
             lambda: all(each.get("status") for each in self.store.list(API_SERVICES)), within=60.0
         )
         await self.apis_are(True)
-        self._saved = {collection: self.store.list(collection) for collection in BREAKABLE}
+        self._saved = [
+            (store, {collection: store.list(collection) for collection in collections})
+            for store, collections in (
+                (self.store, BREAKABLE),
+                *((member.store, BREAKABLE_IN_MEMBERS) for member in self.plane.members.values()),
+            )
+        ]
 
     async def restore(self) -> None:
-        """Undoes everything that a test broke, except the objects and rights of members."""
-        for collection, saved in self._saved.items():
-            kept = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in saved}
-            for each in self.store.list(collection):
-                key = each["metadata"].get("namespace", ""), each["metadata"]["name"]
-                if key not in kept:
-                    self.store.remove(collection, *key)
-            for each in saved:
-                metadata = {key: value for key, value in each["metadata"].items() if key != "resourceVersion"}
-                known = self.store.find(collection, metadata.get("namespace", ""), metadata["name"])
-                write = self.store.create if known is None else self.store.update
-                write(collection, {**each, "metadata": metadata})
+        """Undoes everything that a test broke, except the workloads of members."""
+        for store, collections in self._saved:
+            for collection, saved in collections.items():
+                bring_back(store, collection, saved)
         for name in CONTROLLER_LEASES:
             self.renew(name)
         self.ahead.clear()
@@ -240,6 +244,20 @@ class Installation:
         application = web.Application()
         application.router.add_get("/apis/{group}/{version}", discover)
         return application
+
+
+def bring_back(store: Store, collection: Collection, saved: Sequence[Object]) -> None:
+    """Makes a collection what it was when it was saved."""
+    kept = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in saved}
+    for each in store.list(collection):
+        key = each["metadata"].get("namespace", ""), each["metadata"]["name"]
+        if key not in kept:
+            store.remove(collection, *key)
+    for each in saved:
+        metadata = {key: value for key, value in each["metadata"].items() if key != "resourceVersion"}
+        known = store.find(collection, metadata.get("namespace", ""), metadata["name"])
+        write = store.create if known is None else store.update
+        write(collection, {**each, "metadata": metadata})
 
 
 def merge(store: Any, collection: Collection, name: str, space: str = "", **changes: Any) -> Object:

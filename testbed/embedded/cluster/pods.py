@@ -62,12 +62,7 @@ def started(pod: Object, now: datetime) -> Object:
         }
         for container in pod["spec"].get("containers") or ()
     ]
-    status["conditions"] = with_conditions(
-        status,
-        now,
-        PodScheduled=("True", {}),
-        Ready=("False", waiting),
-    )
+    status["conditions"] = with_conditions(status, now, PodScheduled=("True", {}), Ready=("False", waiting))
     return {**pod, "status": status}
 
 

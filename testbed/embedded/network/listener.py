@@ -1,10 +1,11 @@
 """The TLS port of one plane on the loopback interface, which can be closed and opened again."""
 
-import socket
 import ssl
 from types import TracebackType
 
 from aiohttp import web
+
+from testbed.stage import held
 
 HOST = "127.0.0.1"
 
@@ -14,7 +15,7 @@ class Listener:
 
     def __init__(self, application: web.Application, context: ssl.SSLContext) -> None:
         # This socket never listens. It keeps the port from other programs while the listener is stopped.
-        self._reservation = _bound(0)
+        self._reservation = held()
         self.port: int = self._reservation.getsockname()[1]
         self.server = f"https://{HOST}:{self.port}"
         self._context = context
@@ -22,7 +23,7 @@ class Listener:
         self._runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5
         )
-        self._site: web.SockSite | None = None
+        self._site: web.TCPSite | None = None
 
     async def __aenter__(self) -> "Listener":
         await self._runner.setup()
@@ -39,7 +40,9 @@ class Listener:
     async def start(self, context: ssl.SSLContext | None = None) -> None:
         """Listen again, with another certificate if one is given; cuts open connections."""
         await self.stop()
-        self._site = web.SockSite(self._runner, _bound(self.port), ssl_context=context or self._context)
+        self._site = web.TCPSite(
+            self._runner, HOST, self.port, ssl_context=context or self._context, reuse_address=True
+        )
         await self._site.start()
 
     async def stop(self) -> None:
@@ -51,10 +54,3 @@ class Listener:
         for connection in server.connections if server is not None else ():
             if connection.transport is not None:
                 connection.transport.abort()
-
-
-def _bound(port: int) -> socket.socket:
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind((HOST, port))
-    return found
