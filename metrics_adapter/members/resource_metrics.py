@@ -42,8 +42,8 @@ UNCOMMON_USAGE = re.compile(
 ESCAPE = b"\\"
 ANNOTATIONS = b'"annotations"'
 ABSENT = msgspec.Raw()
-# Shorter texts than the pieces of a large list (`fedhpa.kube`) are joined before they are sent. Longer ones are
-# sent as they are, because a copy of each costs a tenth of a LIST.
+# Texts shorter than this, the size of a large list's pieces, are joined before they are sent. Longer ones are
+# sent as they are, without a copy.
 MAX_TEXT = 64 * 1024
 # The number of items that are put into one text.
 PART = 512
