@@ -82,7 +82,7 @@ REVIEWED = {
 
 async def test_a_list_of_one_name_is_reviewed_by_name(fleet: Fleet) -> None:
     """A right to one name allows to list that one. Any `watch` but false is a watch."""
-    found = {}
+    found = dict[str, tuple[str, str]]()
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         for query in REVIEWED:
             # Reviews are cached for each user.

@@ -151,7 +151,7 @@ async def test_what_is_not_built_is_named_and_not_done(spec: dict[str, Any], nam
     ids=["one target", "equal labels", "other bounds"],
 )
 async def test_two_autoscalers_of_the_same_pods_scale_nothing(
-    target: str, first: dict[str, int], second: dict[str, int]
+    target: str, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     """Both objects report the ambiguity from the first reconcile on, for one Deployment or equal labels. The
     smallest size of one and the largest of the other do not move one target to and fro.
