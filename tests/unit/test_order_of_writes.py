@@ -128,7 +128,7 @@ MINIMA: tuple[Pairs, Pairs] = (
 def test_a_failed_write_leaves_its_room_only_where_it_is_certain(
     total: int, bounds: tuple[Pairs, Pairs], results: dict[str, Result], expected: list[Step]
 ) -> None:
-    """What was not confirmed lowered is not given away, and an unknown raise keeps its room.
+    """A maximum whose lowering is not confirmed is not given away, and an unknown raise keeps its room.
 
     The sum of the minima falls no further than wanted.
     """
