@@ -234,13 +234,11 @@ def check_list_type(
 
 def check_named(first: bytes, last: bytes) -> None:
     """Raises InvalidObject unless the first or the last piece of a list has a kind, and one an apiVersion."""
-    kind = api_version = ""
-    for piece in (first, last):
-        found = decode_json(piece, TypeMeta)
-        kind, api_version = kind or found.kind, api_version or found.apiVersion
-        if kind and api_version:
-            return  # Go servers name both before the items, so that most last pieces need no second pass.
-    raise wrong_answer(kind, api_version, "a list with kind and apiVersion")
+    ends = [decode_json(piece, TypeMeta) for piece in dict.fromkeys((first, last))]
+    kind = next((end.kind for end in ends if end.kind), "")
+    api_version = next((end.apiVersion for end in ends if end.apiVersion), "")
+    if not kind or not api_version:
+        raise wrong_answer(kind, api_version, "a list with kind and apiVersion")
 
 
 def check_collection(path: str, kind: str, api_version: str) -> None:

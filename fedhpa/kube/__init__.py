@@ -11,7 +11,7 @@ from fedhpa.kube.config import ApiConfig, load_config, tls_context
 from fedhpa.kube.credentials import Credentials, NoCredentials, StaticCredentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
-from fedhpa.kube.pieces import ListForm, decode_in_pieces, decode_items
+from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.records import Key
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.resources import (

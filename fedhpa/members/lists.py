@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Entry, Fetched, copy_of
-from fedhpa.kube import ApiClient, Response, decode_in_pieces, report_failure, resource_path
+from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
 from fedhpa.kube.transport import TOO_LARGE
 from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
 
@@ -83,7 +83,7 @@ class Upstream(Protocol):
 class Joinable(Protocol):
     """A decoded list that is put together from pieces in its own way; others are collections."""
 
-    def joined(self, pieces: Sequence[Any]) -> Any:
+    async def joined(self, pieces: Sequence[Any], turns: Turns) -> Any:
         """Returns all pieces as one. The first of them is this one."""
 
 
@@ -343,7 +343,7 @@ async def _in_pieces(response: Response, decode: Callable[[bytes], T]) -> T:
         return cast(T, pieces[0])
     first = pieces[0]
     if isinstance(first, Joinable):
-        return cast(T, first.joined(pieces))
+        return cast(T, await first.joined(pieces, Turns()))
     return cast(T, type(first)(chain.from_iterable(pieces)))
 
 

@@ -24,6 +24,7 @@ from fedhpa.api.json import InvalidJson, check_list_type, decode_json
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION, RawQuantity
+from fedhpa.kube import Turns
 from fedhpa.members import METRICS_API
 from metrics_adapter.pace import in_slices, take
 
@@ -40,23 +41,28 @@ UNCOMMON_USAGE = re.compile(
 ).search
 # An escape sequence can spell the same key in another way.
 ESCAPE = b"\\"
-ANNOTATIONS = b'"annotations"'
+ANNOTATION = CLUSTER_ANNOTATION.encode()
 ABSENT = msgspec.Raw()
-# Texts shorter than this, the size of a large list's pieces, are joined before they are sent. Longer ones are
-# sent as they are, without a copy.
-MAX_TEXT = 64 * 1024
-# The number of items that are put into one text.
+# Bytes, and number, of items that are passed on or decoded in one go. A process returns larger blocks to the
+# system when they are freed (`fedhpa.serving.process`), and TLS would clear the pages of each piece again.
+MAX_TEXT = 240 * 1024
 PART = 512
+
+
+class _Annotations(msgspec.Struct, frozen=True, gc=False):
+    """Annotations with that of the cluster."""
+
+    cluster: str = msgspec.field(name=CLUSTER_ANNOTATION)
+
+
+class _CommonMetadata(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    annotations: _Annotations
+    namespace: str = ""
 
 
 class _Object(msgspec.Struct, frozen=True, gc=False):
     """Any object."""
-
-
-class _CommonMetadata(msgspec.Struct, frozen=True, gc=False):
-    annotations: _Object
-    name: str
-    namespace: str = ""
 
 
 class _CommonItem(msgspec.Struct, frozen=True, gc=False):
@@ -122,8 +128,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 class MemberItems:
     """One member's items in the order in which it sent them; immutable and shared by all requests.
 
-    `texts` are their JSON in parts, those of a large list of at least 64 KiB. Each item follows a comma, and
-    `size` is the sum of the bytes.
+    `texts` are their JSON in parts of some hundred kilobytes. Each item follows a comma, and `size` is the
+    sum of the bytes.
     """
 
     def __init__(
@@ -149,9 +155,12 @@ class MemberItems:
     def __len__(self) -> int:
         return self._count
 
-    def joined(self, pieces: Sequence[MemberItems]) -> MemberItems:
+    async def joined(self, pieces: Sequence[MemberItems], turns: Turns) -> MemberItems:
         """Returns the items of all pieces of one list."""
-        texts = [text for piece in pieces for text in piece.texts]
+        texts = []
+        for text in grouped(text for piece in pieces for text in piece.texts):
+            texts.append(text)
+            await turns.pause()
         namespaces = frozenset().union(*(piece.namespaces for piece in pieces))
         return MemberItems(self.cluster, texts, sum(map(len, pieces)), namespaces)
 
@@ -204,7 +213,7 @@ def all_items(answers: Iterable[MemberItems]) -> Iterator[list[Item]]:
 
 
 def grouped(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields texts joined to at most MAX_TEXT bytes each. A long one is not copied."""
+    """Yields texts joined to some hundred kilobytes each. A long one is not copied."""
     held: list[bytes] = []
     size = 0
     for text in texts:
@@ -255,21 +264,23 @@ def decode_one(body: bytes, cluster: str) -> MemberItems:
 def _common_list(body: bytes, cluster: str) -> MemberItems | None:
     """Returns the items of a list in the form that metrics-server writes; None for another form."""
     begin, end = body.find(LIST_OPENING) + len(LIST_OPENING), body.rfind(b"]")
-    if not body.isascii() or ESCAPE in body or ANNOTATIONS in body or UNCOMMON_USAGE(body):
+    if not body.isascii() or ESCAPE in body or ANNOTATION in body or UNCOMMON_USAGE(body):
         return None
-    texts = body[begin:end].split(COMMON_ITEM)
-    objects = _opening(cluster, COMMON_ITEM).join(texts)
+    annotation = b'"annotations":%b,' % msgspec.json.encode({CLUSTER_ANNOTATION: cluster})
+    # The list with its brackets.
+    text = body[begin - 1 : end + 1].replace(COMMON_ITEM, b'%b%b"name":"' % (ITEM_OPENING, annotation))
     try:
         page = decode_json(body[:begin] + body[end:], _List[_Object])
-        items = decode_json(b"[%b]" % objects, list[_CommonItem])
+        items = decode_json(text, list[_CommonItem])
     except InvalidJson:
         return None  # The other decoder finds out why.
-    # Nothing had annotations, and each item has some now. They were put in once for each item, and not into
-    # an unknown field in which another item seems to begin.
-    if page.items != [] or not items or len(texts) != len(items) + 1:
+    # No item had the annotation, and each has it now. It was put in once for each item, and not into an
+    # unknown field in which another item seems to begin.
+    if page.items != [] or not items or len(text) - (end - begin + 2) != len(annotation) * len(items):
         return None
     check_list_type(page.kind, page.apiVersion, len(body), LIST_KINDS, (METRICS_API,))
-    return MemberItems(cluster, [b"," + objects], len(items), {item.metadata.namespace for item in items})
+    objects = b"".join((b",", memoryview(text)[1:-1]))
+    return MemberItems(cluster, [objects], len(items), {item.metadata.namespace for item in items})
 
 
 def _any_list(body: bytes, cluster: str) -> MemberItems:
@@ -289,19 +300,14 @@ def _check_text(body: bytes) -> None:
 
 def _annotated(items: Sequence[_AnyItem], objects: Sequence[bytes], cluster: str) -> MemberItems:
     """Returns items with the annotation of the cluster, after a check of their usage."""
-    opening = _opening(cluster, ITEM_OPENING)
+    annotations = msgspec.json.encode({CLUSTER_ANNOTATION: cluster})
+    opening = b'%b"annotations":%b,' % (ITEM_OPENING, annotations)
     found = []
     for item, json in zip(items, objects, strict=True):
         _check_usage(item)
         is_plain = json.startswith(ITEM_OPENING) and item.metadata.annotations is msgspec.UNSET
         found.append(opening + json[len(ITEM_OPENING) :] if is_plain else _rewritten(json, item, cluster))
     return MemberItems.of(cluster, found, {item.metadata.namespace for item in items})
-
-
-def _opening(cluster: str, common: bytes) -> bytes:
-    """Returns the beginning of an item with the annotation of the cluster put in."""
-    annotations = b'"annotations":%b,' % msgspec.json.encode({CLUSTER_ANNOTATION: cluster})
-    return common.replace(ITEM_OPENING, ITEM_OPENING + annotations)
 
 
 def _rewritten(json: bytes, item: _AnyItem, cluster: str) -> bytes:

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from fedhpa.api.selectors import parse_selector
-from fedhpa.kube import SYSTEM, decode_in_pieces, resources
+from fedhpa.kube import SYSTEM, Turns, decode_in_pieces, resources
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members.member import Member
@@ -309,7 +309,7 @@ async def test_a_selector_over_many_pods_lets_other_requests_run() -> None:
     listed = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": pods}
     body = json.dumps(listed, separators=(",", ":")).encode()
     pieces = await decode_in_pieces([body], lambda piece: decode_list(piece, "m1"))
-    items = pieces[0].joined(pieces)
+    items = await pieces[0].joined(pieces, Turns())
     selector = parse_selector(",".join(f"!a{number}" for number in range(100)))
     turns = 0
 
