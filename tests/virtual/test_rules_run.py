@@ -88,6 +88,7 @@ async def test_a_quiet_object_is_written_once(drops_fields: bool) -> None:
         await run_rules(w, 3000)
 
         assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
+        assert ("conditions" in status(w)) is not drops_fields
 
 
 @ON_EACH_HUB
